@@ -1,0 +1,9 @@
+DROP TRIGGER tell_gateways ON billing_price;
+DROP TRIGGER keep_settled ON billing_exchange;
+DROP TRIGGER append_only ON billing_payment;
+DROP TRIGGER append_only ON billing_price;
+DROP TRIGGER append_only ON billing_charge;
+DROP TRIGGER append_only ON billing_transfer;
+DROP TRIGGER append_only_truncate ON billing_charge;
+DROP TRIGGER append_only_truncate ON billing_transfer;
+DROP FUNCTION farthing_notify_catalog(), farthing_keep_settled(), farthing_refuse_change();

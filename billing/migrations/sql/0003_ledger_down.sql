@@ -1,0 +1,2 @@
+DROP FUNCTION farthing_settle(jsonb);
+DROP FUNCTION farthing_hold(jsonb);

@@ -1,0 +1,32 @@
+"""The Celery application. The schedule stands in code: a click must not switch billing off."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+
+from django.conf import settings  # noqa: E402  # settings need the line above
+
+app = Celery("farthing")
+app.conf.update(
+    broker_url=settings.REDIS_URL,
+    result_backend=None,
+    task_ignore_result=True,
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    task_time_limit=300,
+    task_soft_time_limit=240,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": 600, "socket_timeout": 5},
+    task_default_queue="farthing",
+    timezone="UTC",
+    beat_schedule={
+        "sweep": {"task": "billing.sweep", "schedule": 5.0, "options": {"expires": 10}},
+        "make-partitions": {"task": "billing.make_partitions", "schedule": 3600.0},
+        "audit": {"task": "billing.audit", "schedule": 24 * 3600.0},
+    },
+)
+app.autodiscover_tasks(["billing", "gateway"])

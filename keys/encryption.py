@@ -1,0 +1,30 @@
+"""Text that is encrypted in the database: vendor credentials.
+
+`MultiFernet` encrypts with the first key of FARTHING_FERNET_KEYS and decrypts with any, so a key
+is rotated by putting a new one in front and saving the rows again.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from cryptography.fernet import Fernet, MultiFernet
+from django.conf import settings
+from django.db import models
+
+
+class EncryptedTextField(models.BinaryField):
+    """A text in Python, a Fernet token in the database. Cannot be filtered by."""
+
+    def get_prep_value(self, value: Any) -> Any:
+        return None if value is None else _fernet().encrypt(str(value).encode())
+
+    def from_db_value(self, value: Any, *_args: Any) -> str | None:
+        return None if value is None else _fernet().decrypt(bytes(value)).decode()
+
+    def to_python(self, value: Any) -> Any:
+        return value
+
+
+@lru_cache(maxsize=1)
+def _fernet() -> MultiFernet:
+    return MultiFernet([Fernet(key) for key in settings.FERNET_KEYS])
