@@ -1,0 +1,269 @@
+"""Token usage as a vendor reported it, normalised into classes that never overlap.
+
+Vendors agree on little: cached tokens lie inside the prompt count or beside it, reasoning inside
+the completion count or on top, counts come as strings, negative, null, or all zero. What was
+received is kept beside what is used, and a flag says where the two disagree.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+MAX_TOKENS = 2**53
+"""Above this a count is absurd, and a JSON reader in JavaScript would alter it."""
+MAX_DIGITS = 16
+
+USAGE_MISMATCH = "usage_mismatch"
+PROMPT_ESTIMATED = "prompt_estimated"
+COMPLETION_ESTIMATED = "completion_estimated"
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Disjoint token classes: each token is counted, and so priced, in exactly one of them.
+
+    `input` is prompt text neither read from nor written to a cache, `output` is completion text
+    without reasoning and audio.
+    """
+
+    input: int = 0
+    cached_input: int = 0
+    cache_write: int = 0
+    audio_input: int = 0
+    image_input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    audio_output: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        return (
+            self.input + self.cached_input + self.cache_write + self.audio_input + self.image_input
+        )
+
+    @property
+    def completion_tokens(self) -> int:
+        return self.output + self.reasoning + self.audio_output
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReading:
+    """What a vendor's usage is worth.
+
+    `prompt` and `completion` are None where the count must be estimated; the classes of that
+    side of `usage` are then zero. `raw` is what was received, untouched.
+    """
+
+    prompt: int | None
+    completion: int | None
+    usage: Usage
+    source: Literal["vendor", "missing"]
+    flags: tuple[str, ...]
+    raw: Any
+
+    @property
+    def is_complete(self) -> bool:
+        return self.prompt is not None and self.completion is not None
+
+    def with_estimates(self, *, prompt: int, completion: int) -> Usage:
+        """Return the usage with estimates put in only where the vendor's count is missing."""
+        usage = self.usage
+        if self.prompt is None:
+            usage = replace(usage, input=prompt)
+        if self.completion is None:
+            usage = replace(usage, output=completion)
+        return usage
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """The fields of one usage object, each None where absent, null or not a sane count."""
+
+    prompt: int | None
+    completion: int | None
+    total: int | None
+    cached: int
+    cache_write: int
+    reasoning: int
+    audio_input: int
+    image_input: int
+    audio_output: int
+
+
+def read_usage(raw: Any, *, has_output: bool, cached_beside: bool | None = None) -> UsageReading:
+    """Normalise a vendor's usage object of any dialect; total on every JSON value.
+
+    `has_output` says whether anything visible was produced: a zero count beside it is a lie.
+    `cached_beside` is the vendor's setting: True where cache counts lie beside the prompt count,
+    False where inside, None to let the arithmetic of `total_tokens` decide.
+    """
+    if not isinstance(raw, dict):
+        return _missing(raw)
+    counts = _read_counts(raw)
+    prompt, completion, agrees = _settle_totals(counts, cached_beside)
+    if not prompt and not completion and has_output:
+        return _missing(raw)
+    if prompt == 0 and completion:
+        prompt = None
+    if completion is None and not has_output and prompt is not None:
+        completion = 0
+    if completion == 0 and has_output:
+        completion = None
+    return _reading(raw, counts, prompt, completion, agrees=agrees)
+
+
+def find_usage(message: JsonObject) -> JsonObject | None:
+    """Return the usage object of a completion or chunk, wherever this vendor puts it."""
+    usage = message.get("usage")
+    if isinstance(usage, dict) and usage:
+        return usage
+    choices = message.get("choices")
+    if isinstance(choices, list):
+        for choice in reversed(choices):
+            usage = choice.get("usage") if isinstance(choice, dict) else None
+            if isinstance(usage, dict) and usage:
+                return usage
+    extension = message.get("x_groq")
+    usage = extension.get("usage") if isinstance(extension, dict) else None
+    return usage if isinstance(usage, dict) and usage else None
+
+
+def _missing(raw: Any) -> UsageReading:
+    flags = (PROMPT_ESTIMATED, COMPLETION_ESTIMATED)
+    return UsageReading(None, None, Usage(), "missing", flags, raw)
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > MAX_DIGITS or not (text.isascii() and text.isdigit()):
+            return None
+        value = int(text)
+    elif isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_TOKENS:
+        return None
+    return value
+
+
+def _first_count(*values: Any) -> int | None:
+    for value in values:
+        count = _count(value)
+        if count is not None:
+            return count
+    return None
+
+
+def _details(raw: JsonObject, *names: str) -> JsonObject:
+    for name in names:
+        details = raw.get(name)
+        if isinstance(details, dict):
+            return details
+    return {}
+
+
+def _read_counts(raw: JsonObject) -> _Counts:
+    prompt = _details(raw, "prompt_tokens_details", "input_tokens_details")
+    completion = _details(raw, "completion_tokens_details", "output_tokens_details")
+    get = raw.get
+    return _Counts(
+        prompt=_first_count(get("prompt_tokens"), get("input_tokens")),
+        completion=_first_count(get("completion_tokens"), get("output_tokens")),
+        total=_count(get("total_tokens")),
+        cached=_first_count(
+            prompt.get("cached_tokens"),
+            get("prompt_cache_hit_tokens"),
+            get("cache_read_input_tokens"),
+            get("cached_tokens"),
+        )
+        or 0,
+        cache_write=_first_count(
+            get("cache_creation_input_tokens"),
+            prompt.get("cache_write_tokens"),
+            prompt.get("cache_creation_tokens"),
+        )
+        or 0,
+        reasoning=_first_count(completion.get("reasoning_tokens"), get("reasoning_tokens")) or 0,
+        audio_input=_count(prompt.get("audio_tokens")) or 0,
+        image_input=_count(prompt.get("image_tokens")) or 0,
+        audio_output=_count(completion.get("audio_tokens")) or 0,
+    )
+
+
+def _settle_totals(
+    counts: _Counts, cached_beside: bool | None
+) -> tuple[int | None, int | None, bool]:
+    """Return prompt and completion with everything inside, and whether the total agrees."""
+    prompt, completion, total = counts.prompt, counts.completion, counts.total
+    cache = counts.cached + counts.cache_write
+    if prompt is not None and cached_beside:
+        prompt += cache
+    if total is None:
+        return prompt, completion, True
+    if prompt is not None and completion is not None:
+        on_top = cache if cached_beside is None else 0
+        return _by_arithmetic(prompt, completion, total, on_top, counts.reasoning)
+    if prompt is not None and total >= prompt:
+        return prompt, total - prompt, True
+    if completion is not None and total >= completion:
+        return total - completion, completion, True
+    return prompt, completion, prompt is None and completion is None
+
+
+def _by_arithmetic(
+    prompt: int, completion: int, total: int, cache: int, reasoning: int
+) -> tuple[int, int, bool]:
+    """Add cache and reasoning on top only where just that makes the total come out."""
+    for more_prompt, more_completion in ((0, 0), (0, reasoning), (cache, 0), (cache, reasoning)):
+        if prompt + more_prompt + completion + more_completion == total:
+            return prompt + more_prompt, completion + more_completion, True
+    return prompt, completion, False
+
+
+def _reading(
+    raw: JsonObject, counts: _Counts, prompt: int | None, completion: int | None, *, agrees: bool
+) -> UsageReading:
+    usage = _split(counts, prompt or 0, completion or 0)
+    flags = []
+    if not agrees or _was_clamped(counts, usage, prompt, completion):
+        flags.append(USAGE_MISMATCH)
+    if prompt is None:
+        flags.append(PROMPT_ESTIMATED)
+    if completion is None:
+        flags.append(COMPLETION_ESTIMATED)
+    source: Literal["vendor", "missing"] = "vendor"
+    if prompt is None and completion is None:
+        source = "missing"
+    return UsageReading(prompt, completion, usage, source, tuple(flags), raw)
+
+
+def _split(counts: _Counts, prompt: int, completion: int) -> Usage:
+    """Share the two totals out among their classes; what does not fit is cut, never negative."""
+    cached = min(counts.cached, prompt)
+    cache_write = min(counts.cache_write, prompt - cached)
+    audio_input = min(counts.audio_input, prompt - cached - cache_write)
+    image_input = min(counts.image_input, prompt - cached - cache_write - audio_input)
+    reasoning = min(counts.reasoning, completion)
+    audio_output = min(counts.audio_output, completion - reasoning)
+    return Usage(
+        input=prompt - cached - cache_write - audio_input - image_input,
+        cached_input=cached,
+        cache_write=cache_write,
+        audio_input=audio_input,
+        image_input=image_input,
+        output=completion - reasoning - audio_output,
+        reasoning=reasoning,
+        audio_output=audio_output,
+    )
+
+
+def _was_clamped(counts: _Counts, usage: Usage, prompt: int | None, completion: int | None) -> bool:
+    prompt_cut = prompt is not None and (
+        usage.cached_input < counts.cached or usage.cache_write < counts.cache_write
+    )
+    return prompt_cut or (completion is not None and usage.reasoning < counts.reasoning)
