@@ -23,28 +23,30 @@ JsonObject = dict[str, Any]
 class Usage:
     """Disjoint token classes: each token is counted, and so priced, in exactly one of them.
 
-    `input` is prompt text neither read from nor written to a cache, `output` is completion text
-    without reasoning and audio.
+    `input_tokens` were neither read from nor written to a cache, `output_tokens` are neither
+    reasoning nor audio.
     """
 
-    input: int = 0
-    cached_input: int = 0
-    cache_write: int = 0
-    audio_input: int = 0
-    image_input: int = 0
-    output: int = 0
-    reasoning: int = 0
-    audio_output: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    audio_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_output_tokens: int = 0
 
     @property
     def prompt_tokens(self) -> int:
         return (
-            self.input + self.cached_input + self.cache_write + self.audio_input + self.image_input
+            self.input_tokens
+            + self.cached_input_tokens
+            + self.cache_write_tokens
+            + self.audio_input_tokens
         )
 
     @property
     def completion_tokens(self) -> int:
-        return self.output + self.reasoning + self.audio_output
+        return self.output_tokens + self.reasoning_tokens + self.audio_output_tokens
 
     @property
     def total_tokens(self) -> int:
@@ -74,9 +76,9 @@ class UsageReading:
         """Return the usage with estimates put in only where the vendor's count is missing."""
         usage = self.usage
         if self.prompt is None:
-            usage = replace(usage, input=prompt)
+            usage = replace(usage, input_tokens=prompt)
         if self.completion is None:
-            usage = replace(usage, output=completion)
+            usage = replace(usage, output_tokens=completion)
         return usage
 
 
@@ -91,7 +93,6 @@ class _Counts:
     cache_write: int
     reasoning: int
     audio_input: int
-    image_input: int
     audio_output: int
 
 
@@ -190,7 +191,6 @@ def _read_counts(raw: JsonObject) -> _Counts:
         or 0,
         reasoning=_first_count(completion.get("reasoning_tokens"), get("reasoning_tokens")) or 0,
         audio_input=_count(prompt.get("audio_tokens")) or 0,
-        image_input=_count(prompt.get("image_tokens")) or 0,
         audio_output=_count(completion.get("audio_tokens")) or 0,
     )
 
@@ -247,23 +247,21 @@ def _split(counts: _Counts, prompt: int, completion: int) -> Usage:
     cached = min(counts.cached, prompt)
     cache_write = min(counts.cache_write, prompt - cached)
     audio_input = min(counts.audio_input, prompt - cached - cache_write)
-    image_input = min(counts.image_input, prompt - cached - cache_write - audio_input)
     reasoning = min(counts.reasoning, completion)
     audio_output = min(counts.audio_output, completion - reasoning)
     return Usage(
-        input=prompt - cached - cache_write - audio_input - image_input,
-        cached_input=cached,
-        cache_write=cache_write,
-        audio_input=audio_input,
-        image_input=image_input,
-        output=completion - reasoning - audio_output,
-        reasoning=reasoning,
-        audio_output=audio_output,
+        input_tokens=prompt - cached - cache_write - audio_input,
+        cached_input_tokens=cached,
+        cache_write_tokens=cache_write,
+        audio_input_tokens=audio_input,
+        output_tokens=completion - reasoning - audio_output,
+        reasoning_tokens=reasoning,
+        audio_output_tokens=audio_output,
     )
 
 
 def _was_clamped(counts: _Counts, usage: Usage, prompt: int | None, completion: int | None) -> bool:
     prompt_cut = prompt is not None and (
-        usage.cached_input < counts.cached or usage.cache_write < counts.cache_write
+        usage.cached_input_tokens < counts.cached or usage.cache_write_tokens < counts.cache_write
     )
-    return prompt_cut or (completion is not None and usage.reasoning < counts.reasoning)
+    return prompt_cut or (completion is not None and usage.reasoning_tokens < counts.reasoning)
