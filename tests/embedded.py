@@ -1,8 +1,9 @@
 """A pytest plugin: one PostgreSQL and one Valkey for the session, unless the environment has them.
 
-Nothing of ours is imported before the environment is complete, since settings read it once. For
-the same reason DJANGO_SETTINGS_MODULE is set here and not in pyproject.toml: pytest-django would
-load the settings before this plugin is asked.
+Settings read the environment once, so it is complete as soon as this module is imported; the
+servers it points to start in `pytest_configure`. From a conftest (`pytest_plugins`) that is early
+enough only if pyproject.toml names no DJANGO_SETTINGS_MODULE, because pytest-django would load the
+settings before any conftest; with `-p tests.embedded` it always is.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ import pytest
 if TYPE_CHECKING:
     from gateway.supervisor.embedded import EmbeddedServer
 
-SETTINGS_MODULE = "gateway.settings"
-_stops = pytest.StashKey[list[Callable[[], None]]]()
+_stops = pytest.StashKey[list[Callable[[], object]]]()
 
 
 def _free_port() -> int:
@@ -33,29 +33,29 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _set_environment() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", SETTINGS_MODULE)
+def _complete_environment() -> list[tuple[str, int, str]]:
+    """Fill in what the environment lacks; returns name, port and password of what is to start."""
     fernet_key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     os.environ.setdefault("FARTHING_SECRET_KEY", secrets.token_hex(32))
     os.environ.setdefault("FARTHING_KEY_PEPPER", secrets.token_hex(32))
     os.environ.setdefault("FARTHING_FERNET_KEYS", fernet_key)
-
-
-def _set_urls(folder: Path) -> list[Callable[[], EmbeddedServer]]:
-    """Fill in what the environment lacks; returns what is to be started for it."""
     starts = []
     if "DATABASE_URL" not in os.environ:
         port, password = _free_port(), secrets.token_hex(16)
         os.environ["DATABASE_URL"] = f"postgresql://postgres:{password}@127.0.0.1:{port}/farthing"
-        starts.append(partial(_start, "postgres", folder, port, password))
+        starts.append(("postgres", port, password))
     if "REDIS_URL" not in os.environ:
         port, password = _free_port(), secrets.token_hex(16)
         os.environ["REDIS_URL"] = f"redis://:{password}@127.0.0.1:{port}/0"
-        starts.append(partial(_start, "valkey", folder, port, password))
+        starts.append(("valkey", port, password))
     return starts
 
 
-def _start(name: str, folder: Path, port: int, password: str) -> EmbeddedServer:
+_STARTS = _complete_environment()
+
+
+def _start(folder: Path, name: str, port: int, password: str) -> EmbeddedServer:
     from gateway.supervisor import embedded
 
     start = {"postgres": embedded.start_postgres, "valkey": embedded.start_valkey}[name]
@@ -67,20 +67,15 @@ def _start(name: str, folder: Path, port: int, password: str) -> EmbeddedServer:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    stops = config.stash[_stops] = []
-    _set_environment()
-    folder = Path(tempfile.mkdtemp(prefix="farthing-tests-"))
-    stops.append(partial(shutil.rmtree, folder, ignore_errors=True))
-    for start in _set_urls(folder):
-        stops.append(start().stop)  # noqa: PERF401  # the first is stopped if the second fails
-    _load_settings()
-
-
-def _load_settings() -> None:
-    """pytest-django sets Django up at the end of this hook if the settings are loaded by then."""
     from django.conf import settings
 
-    assert settings.DATABASES["default"]["NAME"] == "farthing"
+    stops = config.stash[_stops] = []
+    folder = Path(tempfile.mkdtemp(prefix="farthing-tests-"))
+    stops.append(partial(shutil.rmtree, folder, ignore_errors=True))
+    for name, port, password in _STARTS:
+        stops.append(_start(folder, name, port, password).stop)
+    # Loaded by now, they make pytest-django set Django up at the end of this very hook.
+    assert settings.DATABASES["default"]["NAME"]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
