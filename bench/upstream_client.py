@@ -42,11 +42,11 @@ Call = Callable[[str], Awaitable[None]]
 
 
 class Vendor(asyncio.Protocol):
-    def connection_made(self, transport):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
         self.seen = b""
 
-    def data_received(self, data):
+    def data_received(self, data: bytes) -> None:
         self.seen += data
         if not self.seen.endswith(BODY):
             return
@@ -58,7 +58,7 @@ class Vendor(asyncio.Protocol):
         self.transport.write(STREAM_HEAD)
         self._send_event(EVENTS)
 
-    def _send_event(self, left):
+    def _send_event(self, left: int) -> None:
         if left:
             self.transport.write(CHUNK)
             asyncio.get_running_loop().call_soon(self._send_event, left - 1)
@@ -67,7 +67,7 @@ class Vendor(asyncio.Protocol):
 
 
 def serve(listener: socket.socket) -> None:
-    async def main():
+    async def main() -> None:
         server = await asyncio.get_running_loop().create_server(Vendor, sock=listener)
         await server.serve_forever()
 
@@ -78,7 +78,7 @@ async def calls_per_cpu_second(call: Call, path: str, seconds: float) -> float:
     done = 0
     ends = time.monotonic() + seconds
 
-    async def caller():
+    async def caller() -> None:
         nonlocal done
         while time.monotonic() < ends:
             await call(path)
@@ -97,12 +97,12 @@ async def measure(port: int, seconds: float) -> None:
     session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONCURRENCY))
     aiohttp_headers = {name.decode(): value.decode() for name, value in HEADERS}
 
-    async def ours(path):
+    async def ours(path: str) -> None:
         response = await upstream.open(path, HEADERS, BODY)
         while await response.read():
             pass
 
-    async def theirs(path):
+    async def theirs(path: str) -> None:
         async with session.post(base_url + path, data=BODY, headers=aiohttp_headers) as response:
             async for _ in response.content.iter_any():
                 pass
