@@ -221,3 +221,47 @@ BEGIN
     LEFT JOIN billing_exchange e ON e.id = i.id AND e.tenant_id = i.tenant_id;
 END
 $$;
+
+-- farthing_estimate: keep what a worker needs to count an exchange.
+-- An item with is_ready false is the check-point of a running stream; with is_ready true the
+-- answer has ended and the exchange waits for its estimate. A settled exchange is left alone.
+CREATE FUNCTION farthing_estimate(items jsonb) RETURNS TABLE (n integer, outcome text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH asked AS MATERIALIZED (
+        SELECT i.*
+        FROM jsonb_to_recordset(items) AS i(
+            n integer, id uuid, tenant_id bigint, is_ready boolean, vendor_model text, family text,
+            job jsonb, request text, answer text, now timestamptz, due_at timestamptz,
+            ended_at timestamptz, first_byte_ms integer, duration_ms integer, status_code smallint,
+            error_code text, finish_reason text, attempts jsonb, message jsonb)
+        JOIN billing_exchange e ON e.id = i.id AND e.tenant_id = i.tenant_id
+        WHERE e.state <> 'settled'
+        FOR NO KEY UPDATE OF e
+    ), kept AS (
+        INSERT INTO billing_estimatejob (exchange_id, is_ready, attempt_count, created_at, due_at,
+                                         vendor_model, family, facts, request, answer)
+        SELECT a.id, a.is_ready, 0, a.now, a.due_at, a.vendor_model, a.family, a.job,
+               decode(a.request, 'base64'), decode(a.answer, 'base64')
+        FROM asked a
+        ON CONFLICT (exchange_id) DO UPDATE
+        SET is_ready = billing_estimatejob.is_ready OR excluded.is_ready,
+            due_at = excluded.due_at, facts = excluded.facts, answer = excluded.answer
+        RETURNING exchange_id
+    ), marked AS (
+        UPDATE billing_exchange e
+        SET state = 'estimating', ended_at = a.ended_at, first_byte_ms = a.first_byte_ms,
+            duration_ms = a.duration_ms, status_code = a.status_code, error_code = a.error_code,
+            finish_reason = a.finish_reason, attempts = coalesce(a.attempts, e.attempts),
+            message = coalesce(a.message, e.message)
+        FROM asked a
+        WHERE a.is_ready AND e.id = a.id AND e.tenant_id = a.tenant_id
+        RETURNING e.id
+    )
+    SELECT i.n, CASE WHEN k.exchange_id IS NULL THEN 'already' ELSE 'kept' END
+    FROM jsonb_to_recordset(items) AS i(n integer, id uuid)
+    LEFT JOIN kept k ON k.exchange_id = i.id;
+END
+$$;

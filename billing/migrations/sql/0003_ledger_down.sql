@@ -1,2 +1,3 @@
+DROP FUNCTION farthing_estimate(jsonb);
 DROP FUNCTION farthing_settle(jsonb);
 DROP FUNCTION farthing_hold(jsonb);

@@ -1,0 +1,175 @@
+"""The ledger's two acts, hold and settle, as typed values in and out.
+
+The SQL stands in migrations/sql/0003_ledger.sql. A gateway sends items through a `GroupCommit`;
+workers and commands send them with `settle_now`. Both ways run the same statement.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import connection, transaction
+
+from billing.usage import Usage
+from billing.writer import SETTLE, Item, Row
+
+NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An exchange to open and the money to reserve for it. `hold_nanos` 0 needs no wallet."""
+
+    exchange_id: UUID
+    tenant_id: int
+    key_id: int
+    process_id: int
+    price_id: int | None
+    hold_nanos: int
+    currency: str
+    model: str
+    created_at: datetime
+    is_stream: bool
+    is_test: bool
+    client_request_id: str | None = None
+
+    def item(self) -> Item:
+        return {
+            "id": self.exchange_id,
+            "tenant_id": self.tenant_id,
+            "key_id": self.key_id,
+            "process_id": self.process_id,
+            "price_id": self.price_id,
+            "hold_nanos": self.hold_nanos,
+            "currency": self.currency,
+            "model": self.model,
+            "created_at": self.created_at,
+            "is_stream": self.is_stream,
+            "is_test": self.is_test,
+            "client_request_id": self.client_request_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HoldAnswer:
+    """Whether the money is reserved, and what the wallet looked like afterwards."""
+
+    is_held: bool
+    posted_nanos: int
+    held_nanos: int
+    credit_limit_nanos: int
+
+    @property
+    def available_nanos(self) -> int:
+        return self.posted_nanos + self.credit_limit_nanos - self.held_nanos
+
+
+def hold_answer(row: Row) -> HoldAnswer:
+    return HoldAnswer(row[1] == "held", row[2], row[3], row[4])
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """How an exchange ended, apart from money. None leaves what is already known."""
+
+    ended_at: datetime | None = None
+    first_byte_ms: int | None = None
+    duration_ms: int | None = None
+    status_code: int | None = None
+    error_code: str | None = None
+    finish_reason: str | None = None
+    attempts: list[dict[str, Any]] | None = None
+    message: dict[str, Any] | None = None
+
+    def item(self) -> Item:
+        return {
+            "ended_at": self.ended_at,
+            "first_byte_ms": self.first_byte_ms,
+            "duration_ms": self.duration_ms,
+            "status_code": self.status_code,
+            "error_code": self.error_code,
+            "finish_reason": self.finish_reason,
+            "attempts": self.attempts,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The one resolution of an exchange. `cost_nanos` is what the usage costs by its price."""
+
+    exchange_id: UUID
+    tenant_id: int
+    currency: str
+    cost_nanos: int
+    usage: Usage
+    usage_source: str
+    outcome: str
+    settled_at: datetime
+    facts: Facts = field(default_factory=Facts)
+    flags: tuple[str, ...] = ()
+    vendor_usage: Any = None
+    estimate: dict[str, Any] | None = None
+
+    def item(self) -> Item:
+        return {
+            "id": self.exchange_id,
+            "tenant_id": self.tenant_id,
+            "currency": self.currency,
+            "cost_nanos": self.cost_nanos,
+            "input_tokens": self.usage.input_tokens,
+            "cached_input_tokens": self.usage.cached_input_tokens,
+            "cache_write_tokens": self.usage.cache_write_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "reasoning_tokens": self.usage.reasoning_tokens,
+            "audio_input_tokens": self.usage.audio_input_tokens,
+            "audio_output_tokens": self.usage.audio_output_tokens,
+            "usage_source": self.usage_source,
+            "outcome": self.outcome,
+            "settled_at": self.settled_at,
+            "flags": list(self.flags) or None,
+            "vendor_usage": self.vendor_usage,
+            "estimate": self.estimate,
+            **self.facts.item(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SettleAnswer:
+    """`outcome`: settled, already (somebody else did; nothing was written now), or unknown."""
+
+    outcome: str
+    charge_nanos: int
+    shortfall_nanos: int
+
+    @property
+    def is_settled_now(self) -> bool:
+        return self.outcome == "settled"
+
+
+def settle_answer(row: Row) -> SettleAnswer:
+    return SettleAnswer(row[1], row[2] or 0, row[3] or 0)
+
+
+def settle_now(settlements: Sequence[Settlement]) -> list[SettleAnswer]:
+    """Settle through Django's connection, inside the caller's transaction if there is one."""
+    with _index_plans(), connection.cursor() as cursor:
+        cursor.execute(SETTLE, [payload(settlement.item() for settlement in settlements)])
+        rows = sorted(cursor.fetchall())
+    return [settle_answer(row) for row in rows]
+
+
+def payload(items: Iterator[Item]) -> str:
+    return orjson.dumps([{**item, "n": number} for number, item in enumerate(items)]).decode()
+
+
+@contextmanager
+def _index_plans() -> Iterator[None]:
+    """A plan made while a table was small must not scan it when it is large."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        yield
