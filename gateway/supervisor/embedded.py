@@ -40,7 +40,7 @@ DATABASE_NAME = "farthing"
 DATABASE_USER = "postgres"
 INITDB_SECONDS = 120.0
 READY_SECONDS = 120.0  # crash recovery after kill -9 is part of a start
-STOP_SECONDS = 10.0
+STOP_SECONDS = 5.0
 POLL_SECONDS = 0.03
 CONNECT_SECONDS = 5
 PORT_ATTEMPTS = 5
@@ -83,7 +83,7 @@ class EmbeddedServer:
         self.child.kill()
 
 
-class PortTakenError(StartError):
+class PortTakenError(Exception):
     """Somebody took the port between our look and the server's start."""
 
 

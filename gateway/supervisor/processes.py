@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from gateway.supervisor.errors import StartError
 from gateway.supervisor.identity import Identity, launch_argv, same
@@ -16,6 +17,7 @@ LOG_TAIL_BYTES = 16 * 1024
 LOG_TAIL_LINES = 12
 POLL_SECONDS = 0.05
 KILL_SECONDS = 2.0
+TRACEBACK = "Traceback (most recent call last)"
 DISK_FULL = "No space left on device"
 
 REASON_MARKS = ("PANIC:", "FATAL:", "error:", "Error:", "ERROR:")
@@ -41,8 +43,10 @@ class Command:
 class Child:
     """A command that runs in a session of its own, so that a Ctrl-C reaches only its parent."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, stdout: IO[bytes] | None = None) -> None:
+        """`stdout` is for answers, which may hold secrets and must not reach a log."""
         self.command = command
+        self._stdout = stdout
         self._process: subprocess.Popen[bytes] | None = None
         self._log_offset = 0
 
@@ -63,8 +67,8 @@ class Child:
                 self._process = subprocess.Popen(  # noqa: S603  # our own programs only
                     argv,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
+                    stdout=self._stdout or log,
+                    stderr=log,
                     env=dict(command.environment),
                     cwd=command.working_dir,
                     pass_fds=command.inherited_fds,
@@ -140,9 +144,11 @@ def wait_until_ended(children: list[Child], seconds: float) -> bool:
     return True
 
 
-def run_to_end(command: Command, *, seconds: float, pause: Pause = time.sleep) -> Child:
+def run_to_end(
+    command: Command, *, seconds: float, pause: Pause, stdout: IO[bytes] | None = None
+) -> None:
     """Run a command that ends by itself; raises StartError if it fails or takes too long."""
-    child = Child(command)
+    child = Child(command, stdout)
     child.start()
     deadline = time.monotonic() + seconds
     try:
@@ -154,20 +160,20 @@ def run_to_end(command: Command, *, seconds: float, pause: Pause = time.sleep) -
         child.kill()
     if child.exit_code() != 0:
         raise failure(child)
-    return child
 
 
 def failure(child: Child) -> StartError:
-    """The one sentence that says why a child has ended, taken from its own last words."""
+    """Why a child has ended: a sentence out of its own last words; a traceback keeps them all."""
     command = child.command
     lines = child.last_lines()
     if any(DISK_FULL in line for line in lines):
-        return StartError(
-            f"{command.name} stopped: the disk that holds {_folder(command)} is full."
-        )
+        folder = command.log_path.parent
+        return StartError(f"{command.name} stopped: the disk that holds {folder} is full.")
     reason = next((ln for ln in reversed(lines) if any(w in ln for w in REASON_MARKS)), None)
     words = (reason or (lines[-1] if lines else describe_exit(child.exit_code()))).strip()
-    return StartError(f"{command.name} did not start: {words} (see {command.log_path}).")
+    sentence = f"{command.name} did not start: {words} (see {command.log_path})."
+    is_ours = any(TRACEBACK in line for line in child.output().splitlines())
+    return StartError(sentence, lines if is_ours else [])
 
 
 def describe_exit(code: int | None) -> str:
@@ -183,7 +189,3 @@ def bound_log(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > LOG_MAX_BYTES:
         path.replace(path.with_name(path.name + ".1"))
-
-
-def _folder(command: Command) -> Path:
-    return command.log_path.parent
