@@ -1,0 +1,165 @@
+"""Server-sent events as vendors write them, read piece by piece.
+
+Lines end in LF, CRLF or CR, cut anywhere. A data line that is a whole JSON object is an event as
+soon as its line ends, since nothing that follows could make valid JSON of it: so a vendor that
+leaves out the blank line between events is read like any other, and no event waits for a blank
+line that may never come.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from gateway.relay.json_text import decode
+
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+"""Of one event, and so of what is held back while one arrives. Images come in one event."""
+LINE_OVERHEAD_BYTES = 16
+"""What a held line costs beside its text, so that empty lines are bounded as well."""
+
+
+class EventTooLargeError(ValueError):
+    """An event is larger than the limit."""
+
+
+class _Marker:
+    """A value of an event that is no JSON value."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+DONE: Final = _Marker("DONE")
+MALFORMED: Final = _Marker("MALFORMED")
+DONE_TEXT = b"[DONE]"
+
+
+class Event(NamedTuple):
+    """One event: `line` as received (b"" where it had several), the decoded value, its name."""
+
+    line: bytes
+    value: Any
+    name: bytes = b""
+
+
+class LineBuffer:
+    """Cuts a byte stream into whole lines that end in LF, whatever they ended in before."""
+
+    __slots__ = ("_limit_bytes", "_pending", "_skip_line_feed")
+
+    def __init__(self, limit_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._pending = bytearray()
+        self._skip_line_feed = False
+
+    def push(self, data: bytes) -> bytes:
+        """Return the lines that are now whole; raise `EventTooLargeError` on one too long."""
+        if self._skip_line_feed and data:
+            self._skip_line_feed = False
+            data = data.removeprefix(b"\n")
+        if b"\r" in data:
+            self._skip_line_feed = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if not self._pending and data.endswith(b"\n"):
+            return data
+        return self._join(data)
+
+    def flush(self) -> bytes:
+        """Return what stands after the last line end, as a line."""
+        rest = bytes(self._pending)
+        self._pending = bytearray()
+        return rest + b"\n" if rest else b""
+
+    def _join(self, data: bytes) -> bytes:
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            self._pending += data
+            self._check()
+            return b""
+        lines = bytes(self._pending) + data[:cut] if self._pending else data[:cut]
+        self._pending = bytearray(data[cut:])
+        return lines
+
+    def _check(self) -> None:
+        if len(self._pending) > self._limit_bytes:
+            raise EventTooLargeError
+
+
+class EventParser:
+    """Turns lines into events. `is_idle` is True between events."""
+
+    __slots__ = ("_held", "_held_bytes", "_limit_bytes", "_name", "is_idle")
+
+    def __init__(self, limit_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._name = b""
+        self.is_idle = True
+
+    def push_line(self, line: bytes) -> list[Event]:
+        """Take one line without its end; return the events that it completes."""
+        if not line:
+            return self.finish()
+        if len(line) > self._limit_bytes:
+            raise EventTooLargeError
+        field, _colon, text = line.partition(b":")
+        if line.startswith(b"{"):
+            field, text = b"data", line  # an error written into a stream that had begun
+        if field == b"data":
+            return self._data(line, text.strip())
+        if field == b"event":
+            self._name = text.strip()
+            self.is_idle = False
+        return []
+
+    def finish(self) -> list[Event]:
+        """Take a blank line, or the end of the stream."""
+        events = self._flush()
+        self._name = b""
+        self.is_idle = True
+        return events
+
+    def _data(self, line: bytes, text: bytes) -> list[Event]:
+        if text == DONE_TEXT:
+            return [*self._flush(), Event(line, DONE)]
+        if not self._held and text.startswith(b"{") and text.endswith(b"}"):
+            value = _value(text)
+            if value is not MALFORMED:
+                return [Event(line, value, self._name)]
+        self._held_bytes += len(text) + LINE_OVERHEAD_BYTES
+        if self._held_bytes > self._limit_bytes + LINE_OVERHEAD_BYTES:
+            raise EventTooLargeError
+        self._held.append(text)
+        self.is_idle = False
+        return []
+
+    def _flush(self) -> list[Event]:
+        held, self._held, self._held_bytes = self._held, [], 0
+        if not held:
+            return []
+        value = _value(b"\n".join(held))
+        if value is not MALFORMED:
+            return [Event(b"", value, self._name)]
+        singles = [Event(b"", _value(text), self._name) for text in held]
+        return [event for event in singles if event.value is not MALFORMED] or singles[:1]
+
+
+def read_events(stream: bytes) -> Iterator[Any]:
+    """Yield the JSON values of a whole recorded stream; what is no JSON is left out."""
+    lines = LineBuffer(len(stream))
+    parser = EventParser(len(stream))
+    text = lines.push(stream.removeprefix(b"\xef\xbb\xbf")) + lines.flush()
+    for line in (*text.split(b"\n"), b""):
+        for event in parser.push_line(line):
+            if not isinstance(event.value, _Marker):
+                yield event.value
+
+
+def _value(text: bytes) -> Any:
+    try:
+        return decode(text)
+    except ValueError:
+        return MALFORMED
