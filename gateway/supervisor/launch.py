@@ -17,7 +17,8 @@ from pathlib import Path
 EXIT_UNUSABLE = 75  # EX_TEMPFAIL: try another identity
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 4
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CLONE_NEWUSER = 0x10000000
@@ -69,7 +70,9 @@ def enter_namespace(uid: int) -> None:
 
 def drop_to(uid: int, gid: int) -> None:
     """Become `uid`, keeping only the power to enter folders, where we have it to give."""
-    _prctl(_PR_SET_KEEPCAPS, 1)
+    # Keeps capabilities through the change, and makes access(2), by which PostgreSQL looks for its
+    # own programs, count them.
+    _prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP)
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
@@ -94,12 +97,18 @@ def take_identity(identity: str) -> None:
         drop_to(int(numbers[0]), int(numbers[1]))
 
 
+def _check_reach(folder: str, program: str) -> None:
+    os.stat(os.path.join(folder, "."))  # noqa: PTH118, PTH116  # pathlib drops the dot
+    if not os.access(program, os.R_OK | os.X_OK):
+        raise PermissionError(f"{program} is out of reach")
+
+
 def main(arguments: list[str]) -> None:
     stop_signal, parent_pid, identity, reach, *command = arguments
     try:
         take_identity(identity)
-        if reach and not os.access(reach, os.X_OK):
-            raise PermissionError(f"{reach} cannot be entered")
+        if reach:
+            _check_reach(reach, command[0])
         # After the change of identity, which would clear it again.
         _prctl(_PR_SET_PDEATHSIG, int(stop_signal))
         if os.getppid() != int(parent_pid):

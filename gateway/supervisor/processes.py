@@ -15,6 +15,7 @@ from gateway.supervisor.identity import Identity, launch_argv, same
 LOG_MAX_BYTES = 8 * 1024 * 1024
 LOG_TAIL_BYTES = 16 * 1024
 LOG_TAIL_LINES = 12
+REASON_LINES = 3
 POLL_SECONDS = 0.05
 KILL_SECONDS = 2.0
 TRACEBACK = "Traceback (most recent call last)"
@@ -170,7 +171,7 @@ def failure(child: Child) -> StartError:
         folder = command.log_path.parent
         return StartError(f"{command.name} stopped: the disk that holds {folder} is full.")
     reason = next((ln for ln in reversed(lines) if any(w in ln for w in REASON_MARKS)), None)
-    words = (reason or (lines[-1] if lines else describe_exit(child.exit_code()))).strip()
+    words = (reason or " ".join(lines[-REASON_LINES:]) or describe_exit(child.exit_code())).strip()
     sentence = f"{command.name} did not start: {words} (see {command.log_path})."
     is_ours = any(TRACEBACK in line for line in child.output().splitlines())
     return StartError(sentence, lines if is_ours else [])

@@ -53,11 +53,14 @@ class Var:
         """Make it, look whether there is room, and lock it until this process ends."""
         try:
             self.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            self._check_room(min_free_bytes)
             self.logs.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise unusable(self.folder, error) from error
         self._lock(descriptor)
+
+    def _check_room(self, min_free_bytes: int) -> None:
         free_bytes = shutil.disk_usage(self.folder).free
         if free_bytes < min_free_bytes:
             raise StartError(
@@ -75,9 +78,9 @@ class Var:
                 f"Another Farthing (process {owner}) runs on {self.folder}: stop it, or choose "
                 "another folder with VAR."
             ) from error
+        self._lock_fd = descriptor
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        self._lock_fd = descriptor
 
     def close(self) -> None:
         if self._lock_fd is not None:
