@@ -1,0 +1,40 @@
+"""Counting tokens when the vendor returned no usage, and bounding them before it is called."""
+
+from collections.abc import Iterable
+
+from billing.estimation.bounds import bound
+from billing.estimation.estimates import (
+    APPROXIMATE,
+    TEMPLATE_EXACT,
+    VOCABULARY_EXACT,
+    Count,
+    Estimate,
+    count_completion,
+    count_prompt,
+    estimate,
+    prompt_bound,
+)
+from billing.estimation.registry import FAMILIES, UnknownFamilyError, check_family, family_of
+
+__all__ = [
+    "APPROXIMATE",
+    "FAMILIES",
+    "TEMPLATE_EXACT",
+    "VOCABULARY_EXACT",
+    "Count",
+    "Estimate",
+    "UnknownFamilyError",
+    "check_family",
+    "count_completion",
+    "count_prompt",
+    "estimate",
+    "family_of",
+    "preload",
+    "prompt_bound",
+]
+
+
+def preload(families: Iterable[str] = tuple(FAMILIES)) -> None:
+    """Builds the families' vocabularies and tables: in a worker's parent, before it forks."""
+    for vocabulary in {FAMILIES[name].vocabulary for name in families}:
+        bound(vocabulary)
