@@ -1,0 +1,92 @@
+"""A catalog file as values. `line` counts from 1 and is where the thing stands in the file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+KEPT_CREDENTIAL = "***"  # what an export shows for a credential; applied, it keeps the stored one
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mistake:
+    line: int
+    words: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.words}"
+
+
+class CatalogMistakes(Exception):
+    """All that is wrong with a file. Nothing was changed."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(sorted(mistakes))
+        super().__init__("\n".join(map(str, self.mistakes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorEntry:
+    """`credential` is "" (none is sent), KEYLESS, KEPT_CREDENTIAL or a secret."""
+
+    line: int
+    name: str
+    base_url: str
+    credential: str = field(repr=False)
+    connect_timeout_ms: int
+    first_byte_timeout_ms: int
+    idle_timeout_ms: int
+    total_timeout_ms: int
+    max_connections: int
+    client_gone: str
+    cached_tokens: str
+    accepts_stream_options: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteEntry:
+    line: int
+    vendor: str
+    vendor_model: str
+    priority: int
+    weight: int
+    family: str | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.vendor, self.vendor_model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceEntry:
+    """Nanos per million tokens, `per_request_nanos` per request; None falls back (see Price).
+
+    `effective_from` None is "from now on, if it is not so already".
+    """
+
+    line: int
+    currency: str
+    effective_from: datetime | None
+    input_nanos: int
+    cached_input_nanos: int | None
+    cache_write_nanos: int | None
+    output_nanos: int
+    reasoning_nanos: int | None
+    per_request_nanos: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    line: int
+    name: str
+    family: str | None
+    context_tokens: int
+    max_output_tokens: int
+    default_output_tokens: int
+    routes: tuple[RouteEntry, ...]
+    prices: tuple[PriceEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    vendors: tuple[VendorEntry, ...]
+    models: tuple[ModelEntry, ...]
