@@ -125,7 +125,7 @@ BAR_SHARE = 0.8
 
 def _top(bars: Sequence[Bar]) -> int:
     highest = max((sum(value for _, value in bar.parts) for bar in bars), default=0)
-    return next(top for top in _rounds((1, 2, 3, 4, 5, 6, 8)) if top >= highest)
+    return next(top for top in _rounds((2, 4, 6, 8, 10, 12, 16)) if top >= highest)
 
 
 def _segments(bar: Bar, top: int) -> Iterable[tuple[str, str, str]]:

@@ -7,7 +7,6 @@ Gaps between groups of digits are margins: what a reader copies is a number with
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 
 from django import template
 from django.template.loader import render_to_string
@@ -15,23 +14,18 @@ from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from billing.money import DECIMALS, TOKENS_PER_PRICE, text_from_nanos
+
 register = template.Library()
 
-NANOS_PER_UNIT = 1_000_000_000
 NANOS_PER_CENT = 10_000_000
 LIGHTER_FROM_NANOS = NANOS_PER_CENT  # below a cent the last six digits are the amount
-MONEY_DECIMALS = 9
 PRICE_DECIMALS = 6
 MINUS = "\N{MINUS SIGN}"
 DASH = "\N{EN DASH}"  # does not apply; zero is printed as zero
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 # --- money --------------------------------------------------------------------------------------
-
-
-def _plain(nanos: int) -> str:
-    units, rest = divmod(abs(nanos), NANOS_PER_UNIT)
-    return f"{'-' if nanos < 0 else ''}{units}.{rest:09d}"
 
 
 def _grouped(number: str, *, large: bool = False) -> SafeString:
@@ -54,7 +48,7 @@ def money(nanos: int | None) -> SafeString | str:
     """Nine decimals, for everything that adds up on its page."""
     if nanos is None:
         return DASH
-    return _grouped(_plain(nanos), large=abs(nanos) >= LIGHTER_FROM_NANOS)
+    return _grouped(text_from_nanos(nanos), large=abs(nanos) >= LIGHTER_FROM_NANOS)
 
 
 @register.filter
@@ -65,31 +59,35 @@ def money2(nanos: int | None) -> SafeString | str:
     units, cents = divmod((abs(nanos) + NANOS_PER_CENT // 2) // NANOS_PER_CENT, 100)
     sign = MINUS if nanos < 0 and (units or cents) else ""
     shown = f"{sign}{units:,}.{cents:02d}"
-    return format_html('<data value="{0}" title="{0}">{1}</data>', _plain(nanos), shown)
+    return format_html('<data value="{0}" title="{0}">{1}</data>', text_from_nanos(nanos), shown)
 
 
 @register.filter
 def held(nanos: int) -> SafeString:
     """Money on hold: lighter, and said so, since it is not charged yet."""
-    return format_html('<span class="held">held {}</span>', _grouped(_plain(nanos)))
+    return format_html('<span class="held">held {}</span>', _grouped(text_from_nanos(nanos)))
 
 
-def _at_least(number: Decimal, decimals: int) -> str:
-    exponent = number.normalize().as_tuple().exponent
-    needed = -exponent if isinstance(exponent, int) else 0
-    return f"{number:.{max(decimals, needed)}f}"
-
-
-@register.filter
-def exact(amount: Decimal | None) -> SafeString | str:
-    """An amount in units before rounding: nine decimals, and as many more as it has."""
-    return DASH if amount is None else _grouped(_at_least(amount, MONEY_DECIMALS))
+def _trimmed(number: str, decimals: int) -> str:
+    """`number` without the zeros at its end, but with at least so many decimals."""
+    units, _, tail = number.partition(".")
+    return f"{units}.{tail.rstrip('0').ljust(decimals, '0')}"
 
 
 @register.filter
-def price(per_million: Decimal | None) -> SafeString | str:
-    """A price per million, six decimals or as many more as it has."""
-    return DASH if per_million is None else _grouped(_at_least(per_million, PRICE_DECIMALS))
+def price(nanos_per_million: int | None) -> SafeString | str:
+    """A price per million: six decimals, or as many more as it has."""
+    if nanos_per_million is None:
+        return DASH
+    return _grouped(_trimmed(text_from_nanos(nanos_per_million), PRICE_DECIMALS))
+
+
+@register.filter
+def exact(quantity: int, nanos_per_million: int) -> SafeString:
+    """What a line comes to before it is rounded: nine decimals, or as many more as it has."""
+    nanos, rest = divmod(quantity * nanos_per_million, TOKENS_PER_PRICE)
+    below = f"{rest:0{len(str(TOKENS_PER_PRICE)) - 1}d}"
+    return _grouped(_trimmed(text_from_nanos(nanos) + below, DECIMALS))
 
 
 # --- counts and moments -------------------------------------------------------------------------

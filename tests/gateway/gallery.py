@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from django import forms
 from django.utils.html import format_html
 
+from billing.money import price_of
 from gateway.templatetags.drawings import Bar
 from gateway.templatetags.farthing import DASH, STATES
 
@@ -38,14 +38,19 @@ STEPS = [
     Step("Settle: hold to charge", 5402.3, 1.9, "own"),
 ]
 LINES = [
-    SimpleNamespace(name=name, quantity=quantity, estimated=estimated, price=Decimal(price),
-                    exact=Decimal(exact), charge_nanos=nanos)
-    for name, quantity, estimated, price, exact, nanos in (
-        ("Input", 1843, True, "0.2795", "0.0005151185", 515_119),
-        ("Cached input", 0, False, "0.028", "0", 0),
-        ("Output", 1128, True, "0.419", "0.000472632", 472_632),
+    SimpleNamespace(
+        name=name,
+        quantity=quantity,
+        estimated=name != "Cached input",
+        price_nanos=price_nanos,
+        charge_nanos=price_of(quantity, price_nanos),
     )
-]  # fmt: skip
+    for name, quantity, price_nanos in (
+        ("Input", 1843, 279_500_000),
+        ("Cached input", 0, 28_000_000),
+        ("Output", 1128, 419_000_000),
+    )
+]
 
 
 def _request(name: str, state: str, nanos: int, **more: Any) -> SimpleNamespace:
