@@ -6,6 +6,7 @@ from django.db import connection
 from django.utils import timezone
 
 ESTIMATED = "vendor returned no token usage; billed at estimate"
+INTERRUPTED = "the gateway stopped in mid-answer; what was delivered is billed at estimate"
 
 _UPSERT = """
 INSERT INTO billing_message (tenant_id, category, user_message, user_status, is_test, count,

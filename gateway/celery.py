@@ -6,7 +6,7 @@ from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
-from django.conf import settings  # noqa: E402  # settings need the line above
+from django.conf import settings  # settings need the line above
 
 app = Celery("farthing")
 app.conf.update(
@@ -24,9 +24,9 @@ app.conf.update(
     task_default_queue="farthing",
     timezone="UTC",
     beat_schedule={
-        "sweep": {"task": "billing.sweep", "schedule": 5.0, "options": {"expires": 10}},
-        "make-partitions": {"task": "billing.make_partitions", "schedule": 3600.0},
-        "audit": {"task": "billing.audit", "schedule": 24 * 3600.0},
+        "sweep": {"task": "gateway.sweep", "schedule": 5.0, "options": {"expires": 10}},
+        "make-partitions": {"task": "gateway.make_partitions", "schedule": 3600.0},
+        "audit": {"task": "gateway.audit", "schedule": 24 * 3600.0},
     },
 )
-app.autodiscover_tasks(["billing", "gateway"])
+app.autodiscover_tasks(["gateway"])

@@ -143,6 +143,17 @@ def model_not_found() -> ApiError:
     )
 
 
+def model_not_priced() -> ApiError:
+    return ApiError(
+        HTTPStatus.FORBIDDEN,
+        PERMISSION,
+        "model_not_priced",
+        "The requested model has no price in your currency, so it is not served; free would be an "
+        "explicit zero. You were not charged. Choose another model from GET /v1/models.",
+        param="model",
+    )
+
+
 def not_found() -> ApiError:
     return ApiError(
         HTTPStatus.NOT_FOUND,
@@ -361,6 +372,7 @@ TABLE: dict[str, Callable[[], ApiError]] = {
     "scope_not_allowed": scope_not_allowed,
     "tenant_suspended": tenant_suspended,
     "model_not_found": model_not_found,
+    "model_not_priced": model_not_priced,
     "not_found": not_found,
     "invalid_value": lambda: invalid_request("A field has a wrong value.", param="messages"),
     "request_too_large": lambda: too_large(50 * 1024 * 1024),

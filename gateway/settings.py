@@ -138,6 +138,11 @@ CACHES = {
     }
 }
 
+# --- the relay --------------------------------------------------------------------------------
+
+GATEWAY_DEAD_AFTER_S = int(os.environ.get("FARTHING_DEAD_AFTER_S", "15"))  # it beats every 2 s
+GATEWAY_WORKERS = int(os.environ.get("WORKERS", "1"))
+
 # --- people -----------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "keys.User"

@@ -6,7 +6,7 @@ or `finish_early`, and sends the client what these return. Then it looks at `fai
 sent: answer with an HTTP error, or try the next route) or, where `complete`, sends `closing()`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -47,10 +47,11 @@ MAX_ERROR_BODY_BYTES = 64 * 1024
 INFLATE_BASE_BYTES = 1024 * 1024
 INFLATE_RATIO = 200
 """An answer may grow by this much, over the base, when it is decompressed."""
-LEARN_EVERY_EVENTS = 8
+LEARN_EVERY_EVENTS = 32
 """Learning costs about as much as decoding this many events, so it must not happen more often."""
 FREE_LEARNINGS = 4
 
+HIDDEN_WORD = "[provider]"
 DONE_EVENT = b"data: [DONE]\n\n"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 JSON = "application/json"
@@ -91,6 +92,7 @@ class AnswerRelay:
         "_max_event_bytes",
         "_model",
         "_n",
+        "_ordinary",
         "_parser",
         "_plain_body",
         "_reader",
@@ -121,23 +123,24 @@ class AnswerRelay:
         client_wants_usage: bool,
         completion_id: str,
         model: str,
+        vendor_model: str = "",
+        hidden: Iterable[str] = (),
         n: int = 1,
-        hidden: Mapping[str, str] | None = None,
         max_event_bytes: int = MAX_EVENT_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         """Prepare for one attempt.
 
-        `model` is the public name, `n` the number of choices asked for. `hidden` maps words that
-        a client must not see in an error (vendor's name, URL, model, credential) to what is put
-        in their place.
+        `model` is the public name, `vendor_model` the one the vendor was sent, `n` the number of
+        choices asked for. `hidden` are words that a client must not see in an error: the vendor's
+        name, its URL, our credential.
         """
         self._client_streams = client_streams
         self._client_wants_usage = client_wants_usage
         self._completion_id = completion_id
         self._model = model
         self._n = n
-        self._hidden = hidden or {}
+        self._hidden = {**dict.fromkeys(hidden, HIDDEN_WORD), vendor_model: model}
         self._max_event_bytes = max_event_bytes
         self._max_body_bytes = max_body_bytes
         self._status = 0
@@ -148,6 +151,7 @@ class AnswerRelay:
         self._lines = LineBuffer(max_event_bytes)
         self._parser = EventParser(max_event_bytes)
         self._template: templates.Template | None = None
+        self._ordinary: templates.Template | None = None
         self._learnings = 0
         self._seen: set[int] = set()
         self._finished: set[int] = set()
@@ -175,6 +179,22 @@ class AnswerRelay:
     def head(self) -> str:
         return EVENT_STREAM if self._client_streams else JSON
 
+    @property
+    def error_code(self) -> str | None:
+        """The code of what the client was told, wherever in the answer it failed."""
+        failure = self.failure or self.mid_stream_failure
+        return None if failure is None else failure.error.code
+
+    @property
+    def completion(self) -> JsonObject | None:
+        """What was produced so far as one chat.completion; None where that is nothing.
+
+        Only for a client that does not stream: what a stream produced is not kept.
+        """
+        if self._completion is not None:
+            return self._completion
+        return self._fold.completion() if self._fold is not None and self._seen else None
+
     def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Take the status line and headers; what the vendor labels its body is not believed."""
         fields = decode_headers(headers)
@@ -198,8 +218,16 @@ class AnswerRelay:
                 data = self._inflater.feed(data)
             except (InflateError, InflatedTooLargeError) as error:
                 return self._fail(unreadable(self._status, f"content encoding: {error!r}"))
+        ordinary = self._ordinary
+        out = b""
+        if ordinary is not None and self._lines.is_clean and len(data) <= self._max_event_bytes:
+            out, taken, count = ordinary.run(data)
+            self.event_count += count
+            if taken == len(data):
+                return out
+            data = data[taken:]
         try:
-            return self._reader(data)
+            return out + self._reader(data)
         except EventTooLargeError:
             return self._fail(failure_of_fault(Fault.TOO_LARGE, request_sent=True))
 
@@ -315,37 +343,31 @@ class AnswerRelay:
     # --- events -------------------------------------------------------------------------------
 
     def _on_lines(self, lines: bytes) -> bytes:
-        """Take whole lines. Ordinary events pass by as bytes, however many there are."""
-        if self._passes_ordinary() and len(lines) <= self._max_event_bytes:
-            rewritten = self._rewrite(lines)
-            if rewritten is not None:
-                return rewritten
-        return b"".join(map(self._on_line, lines.split(b"\n")[:-1]))
+        """Take whole lines: runs of ordinary events as bytes, the others one by one."""
+        out: list[bytes] = []
+        at = 0
+        while at < len(lines):
+            if self._ordinary is not None and len(lines) <= self._max_event_bytes:
+                run, taken, count = self._ordinary.run(lines[at:] if at else lines)
+                if count:
+                    self.event_count += count
+                    at += taken
+                    out.append(run)
+                    continue
+            end = lines.index(b"\n", at)
+            out.extend(map(self._on_event, self._parser.push_line(lines[at:end])))
+            self._ordinary = self._template if self._may_pass_ordinary() else None
+            at = end + 1
+        return b"".join(out)
 
-    def _on_line(self, line: bytes) -> bytes:
-        if line and self._passes_ordinary():
-            rewritten = self._rewrite(line)
-            if rewritten is not None:
-                return rewritten
-        events = self._parser.push_line(line)
-        return b"".join(map(self._on_event, events)) if events else b""
-
-    def _passes_ordinary(self) -> bool:
+    def _may_pass_ordinary(self) -> bool:
         """Say whether an ordinary event could tell us nothing that we do not know already."""
         return (
-            self._template is not None
-            and self._parser.is_idle
+            self._parser.is_idle
             and self.has_output
             and not self.ended
             and len(self._seen) >= self._n
         )
-
-    def _rewrite(self, lines: bytes) -> bytes | None:
-        rewritten = self._template.rewrite(lines) if self._template is not None else None
-        if rewritten is None:
-            return None
-        self.event_count += rewritten[1]
-        return rewritten[0]
 
     def _on_event(self, event: Event) -> bytes:
         value = event.value
@@ -354,17 +376,13 @@ class AnswerRelay:
         if not isinstance(value, dict):
             self.skipped_events += value is MALFORMED
             return b""
-        usage = find_usage(value)
-        if usage is not None:
-            self.raw_usage = usage
-        if self.ended:
-            return b""
+        self.raw_usage = find_usage(value) or self.raw_usage
         said = find_error(value, event.name)
         if said is not None:
             return self._fail(self._failure_said(said))
         choices = value.get("choices")
-        if not isinstance(choices, list):
-            return b""  # a ping, or another dialect's event
+        if self.ended or not isinstance(choices, list):
+            return b""  # after the end only usage counts; the rest are pings and other dialects
         self._note(value, [choice for choice in choices if isinstance(choice, dict)])
         if self._fold is not None:
             self.event_count += 1
@@ -423,19 +441,22 @@ class AnswerRelay:
         return wanted
 
     def _event_bytes(self, line: bytes, value: JsonObject, wanted: JsonObject) -> bytes:
-        ordinary = None
-        if line and self._template is not None:
-            ordinary = self._template.rewrite(line)
-        if ordinary is None and line and self._may_learn(value):
-            self._learnings += 1
-            drops_usage = not self._client_wants_usage
-            learned = templates.learn(line, value, wanted, drops_usage=drops_usage)
-            if learned is not None:
-                self._template = learned
-                ordinary = learned.rewrite(line)
-        if ordinary is not None:
-            return ordinary[0]
+        if line:
+            ordinary = self._as_ordinary(line)
+            if not ordinary and self._may_learn(value):
+                self._learnings += 1
+                drops_usage = not self._client_wants_usage
+                learned = templates.learn(line, value, wanted, drops_usage=drops_usage)
+                self._template = learned or self._template
+                ordinary = self._as_ordinary(line)
+            if ordinary:
+                return ordinary
         return templates.identified(line, value, wanted)
+
+    def _as_ordinary(self, line: bytes) -> bytes:
+        if self._template is None:
+            return b""
+        return self._template.run(line.rstrip() + templates.EVENT_END)[0]
 
     def _may_learn(self, value: JsonObject) -> bool:
         budget = FREE_LEARNINGS + self.event_count // LEARN_EVERY_EVENTS
@@ -512,9 +533,9 @@ class AnswerRelay:
             return b""
         self.ended = True
         if self.sent_any:
-            self.mid_stream_failure = failure
+            self.mid_stream_failure = replace(failure, error=_mid_stream_error(failure))
             self.error_in_stream = True
-            return _mid_stream_error(failure).event()
+            return self.mid_stream_failure.error.event()
         if self.has_output:
             failure = replace(
                 failure,

@@ -38,6 +38,11 @@ class UpstreamResponse:
         self._error: UpstreamError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether the answer has come to its end, so that its connection is no longer ours."""
+        return self._connection is None
+
     async def read(self) -> bytes:
         """Return whatever has arrived, at least one byte; `b""` at the orderly end.
 

@@ -265,3 +265,34 @@ BEGIN
     LEFT JOIN kept k ON k.exchange_id = i.id;
 END
 $$;
+
+-- farthing_refuse: keep requests that were refused before any vendor was asked, at zero.
+CREATE FUNCTION farthing_refuse(items jsonb) RETURNS TABLE (n integer, outcome text)
+LANGUAGE sql AS $$
+    WITH asked AS MATERIALIZED (
+        SELECT i.*
+        FROM jsonb_to_recordset(items) AS i(
+            n integer, id uuid, tenant_id bigint, key_id bigint, process_id bigint,
+            created_at timestamptz, ended_at timestamptz, duration_ms integer,
+            status_code smallint, is_test boolean, is_stream boolean, currency text, model text,
+            error_code text, client_request_id text, message jsonb)
+    ), kept AS (
+        INSERT INTO billing_exchange (id, tenant_id, key_id, process_id, created_at, ended_at,
+                                      settled_at, duration_ms, status_code, is_test, is_stream,
+                                      state, currency, model, error_code, client_request_id,
+                                      message)
+        SELECT a.id, a.tenant_id, a.key_id, a.process_id, a.created_at, a.ended_at, a.ended_at,
+               a.duration_ms, a.status_code, a.is_test, a.is_stream, 'settled', a.currency,
+               a.model, a.error_code, a.client_request_id, a.message
+        FROM asked a
+        ON CONFLICT DO NOTHING
+        RETURNING id, tenant_id, settled_at
+    ), charged AS (
+        INSERT INTO billing_charge (exchange_id, tenant_id, charge_nanos, created_at, usage_source,
+                                    outcome)
+        SELECT k.id, k.tenant_id, 0, k.settled_at, 'none', 'refused'
+        FROM kept k
+        ON CONFLICT DO NOTHING
+    )
+    SELECT a.n, 'kept' FROM asked a
+$$;

@@ -1,0 +1,86 @@
+"""The hot path: how a chat completion gets to its view without paying for the way.
+
+Django's ASGI handler runs each request through a thread-sensitive context, request signals and
+the middleware chain; DRF adds negotiation and a rendered response. Together they cost several
+times what the relay itself does (docs/performance.md), and their work concerns pages. So:
+
+- the body is read here, against a bound, and a too large one is refused before it is read;
+- the view is called directly, with a plain ASGIRequest, and hands back an exchange or an error;
+- the exchange writes to the server's own `send`, which is also what slows a vendor down for a
+  slow client: nothing is queued between the two sockets.
+
+Everything else of the site is ordinary Django.
+"""
+
+import io
+from typing import Any
+
+from django.core.handlers.asgi import ASGIRequest
+
+from gateway import errors
+from gateway.errors import ApiError
+from gateway.relay.accepted import Accepted
+from gateway.relay.exchange import Exchange, Receive, Send, encoded
+from gateway.relay.request import MAX_BODY_BYTES
+from gateway.relay.view import ChatCompletionsView
+from gateway.runtime.process import Runtime
+
+PATH = "/v1/chat/completions"
+
+
+class _ClientLeft(Exception):  # noqa: N818  # an event, not an error
+    """The client was gone before its request had arrived."""
+
+
+class HotPath:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        try:
+            body = await _read_body(scope, receive)
+        except ApiError as error:
+            await _send_error(send, error, [])
+            return
+        except _ClientLeft:
+            return
+        view = ChatCompletionsView()
+        view.runtime = self._runtime
+        request = ASGIRequest(scope, io.BytesIO(body))
+        request._body = body  # noqa: SLF001  # read once, here, against our own bound
+        relayed = await view.dispatch(request)
+        if isinstance(relayed.outcome, Accepted):
+            exchange = Exchange(self._runtime, relayed.outcome, relayed.headers)
+            await exchange.answer(send, receive)
+        else:
+            await _send_error(send, relayed.outcome, relayed.headers)
+
+
+async def _read_body(scope: dict[str, Any], receive: Receive) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
+            raise errors.too_large(MAX_BODY_BYTES)
+    chunks: list[bytes] = []
+    size_bytes = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientLeft
+        chunk = message.get("body", b"")
+        size_bytes += len(chunk)
+        if size_bytes > MAX_BODY_BYTES:
+            raise errors.too_large(MAX_BODY_BYTES)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def _send_error(send: Send, error: ApiError, headers: list[tuple[bytes, bytes]]) -> None:
+    body = error.body()
+    headers = [
+        *headers,
+        *encoded(error.headers()),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

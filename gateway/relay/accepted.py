@@ -1,0 +1,45 @@
+"""What is known of a request once it may go to a vendor: the result of steps 1 to 5."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from billing.rating import PriceVersion
+from gateway.relay.request import ClientRequest
+from gateway.runtime.limits import Grant
+from gateway.runtime.snapshot import PublicModel, RouteTo
+from keys.principals import Principal
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request as it came in. `started_s` is the event loop's clock."""
+
+    exchange_id: UUID
+    request_id: str
+    started_s: float
+    created_at: datetime
+    path: str
+    http_version: str
+    headers: Headers
+    client_address: str
+    client_request_id: str | None
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """`price` is None for a test key: nothing is charged."""
+
+    arrival: Arrival
+    principal: Principal
+    request: ClientRequest
+    model: PublicModel
+    routes: list[RouteTo]
+    price: PriceVersion | None
+    currency: str
+    hold_nanos: int
+    output_bound: int
+    grant: Grant

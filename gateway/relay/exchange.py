@@ -1,0 +1,330 @@
+"""The driver of one exchange: steps 6 to 9 of its life, around the sans-IO core.
+
+It owns sockets and time; what the bytes mean is `AnswerRelay`'s. Everything runs in the one task
+that the server made for the request: nobody but a stopping server cancels it, and then the
+settlement goes on in the background. A client that leaves is told of by a callback, never by a
+cancellation in the middle of money.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gateway import errors
+from gateway.errors import ApiError
+from gateway.relay.accepted import Accepted, Headers
+from gateway.relay.answer import AnswerRelay
+from gateway.relay.attempt import PATH, Attempt
+from gateway.relay.failures import Fault
+from gateway.relay.request import vendor_body
+from gateway.relay.settling import Settling
+from gateway.runtime.process import Runtime
+from gateway.runtime.snapshot import RouteTo
+from gateway.upstream import UpstreamResponse
+from gateway.upstream import errors as upstream_errors
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 15.0  # a comment line, so that proxies keep a silent connection
+CLIENT_STALL_S = 60.0  # a client that takes no byte for this long has left
+CHECKPOINT_S = 3.0
+DRAIN_S = 120.0  # how long a vendor's answer is read on for a client that has left
+RELEASE_S = 1.0  # how long a finished answer may take to end its connection in order
+COMMENT = b": waiting\n\n"
+
+FAULTS: dict[type[upstream_errors.UpstreamError], Fault] = {
+    upstream_errors.ConnectFailed: Fault.CONNECT_FAILED,
+    upstream_errors.ConnectTimeout: Fault.CONNECT_TIMEOUT,
+    upstream_errors.PoolExhausted: Fault.NO_CAPACITY,
+    upstream_errors.FirstByteTimeout: Fault.FIRST_BYTE_TIMEOUT,
+    upstream_errors.IdleTimeout: Fault.IDLE_TIMEOUT,
+    upstream_errors.TotalTimeout: Fault.TOTAL_TIMEOUT,
+    upstream_errors.ConnectionLost: Fault.CONNECTION_LOST,
+    upstream_errors.ProtocolError: Fault.PROTOCOL_ERROR,
+    upstream_errors.InvalidRequest: Fault.CONNECT_FAILED,
+}
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class Exchange:
+    """One accepted request on its way to a vendor and back, and to its one settlement."""
+
+    def __init__(self, runtime: Runtime, accepted: Accepted, headers: Headers) -> None:
+        self._runtime = runtime
+        self._accepted = accepted
+        self._headers = headers
+        self._loop = asyncio.get_running_loop()
+        self._settling = Settling(runtime, accepted)
+        self._attempt: Attempt | None = None
+        self._response: UpstreamResponse | None = None
+        self._send: Send
+        self._is_head_sent = False
+        self._is_client_gone = False
+        self._is_stalled = False
+        self._is_waiting_for_head = False
+        self._sending_since_s = 0.0
+        self._task = asyncio.current_task()
+        self._timer: asyncio.TimerHandle | None = None
+        self._checkpoint_at_s = 0.0
+        self._drain_until_s: float | None = None
+
+    async def answer(self, send: Send, receive: Receive) -> None:
+        """Forward, answer, settle, record. Raises nothing but the server's own cancellation."""
+        self._send = send
+        watch = self._loop.create_task(self._watch_client(receive))
+        if self._accepted.request.stream:
+            self._timer = self._loop.call_later(HEARTBEAT_S, self._beat)
+        try:
+            await self._forward()
+        except asyncio.CancelledError:
+            await self._cancelled()
+        except Exception:
+            logger.exception("Exchange %s failed", self._accepted.arrival.request_id)
+            await self._failed_here()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            watch.cancel()
+            if self._response is not None:
+                self._response.abort()
+            self._settling.leave()
+
+    async def _forward(self) -> None:
+        """Try the routes in turn until one has answered, or none is left."""
+        routes = self._accepted.routes
+        asks_usage = True
+        number = 0
+        while True:
+            route = routes[number]
+            asks_usage = asks_usage and route.vendor.accepts_stream_options
+            attempt = self._begin(route, asks_usage=asks_usage)
+            last = await self._run(attempt)
+            failure = attempt.relay.failure
+            if failure is None or self._is_client_gone:
+                break
+            if failure.rejects_stream_options and asks_usage:
+                asks_usage = False
+                continue
+            if not failure.may_try_next or number + 1 == len(routes):
+                break
+            number, asks_usage = number + 1, True
+        await self._end(attempt, last)
+
+    def _begin(self, route: RouteTo, *, asks_usage: bool) -> Attempt:
+        request = self._accepted.request
+        relay = AnswerRelay(
+            client_streams=request.stream,
+            client_wants_usage=request.include_usage,
+            completion_id=self._settling.completion_id,
+            model=self._accepted.model.name,
+            vendor_model=route.vendor_model,
+            hidden=(route.vendor.name,),
+        )
+        body = vendor_body(
+            request, vendor_model=route.vendor_model, include_usage=request.stream and asks_usage
+        )
+        attempt = Attempt(route, relay, body, self._loop.time(), asks_usage=asks_usage)
+        self._attempt = attempt
+        self._settling.begin(attempt)
+        return attempt
+
+    async def _run(self, attempt: Attempt) -> bytes:
+        """One call of one vendor. Answers what the client gets last, before the closing bytes."""
+        relay = attempt.relay
+        response: UpstreamResponse | None = None
+        last = b""
+        try:
+            upstream = self._runtime.upstream(attempt.route.vendor)
+            self._is_waiting_for_head = True
+            response = self._response = await upstream.open(
+                PATH, attempt.request_headers, attempt.body
+            )
+            self._is_waiting_for_head = False
+            attempt.answered(response.status, response.headers, self._loop.time())
+            relay.receive_head(response.status, response.headers)
+            last = await self._pump(attempt, response)
+        except upstream_errors.UpstreamError as error:
+            attempt.fault = FAULTS.get(type(error), Fault.PROTOCOL_ERROR)
+            if not self._is_client_gone:
+                last = relay.receive_fault(attempt.fault, request_sent=error.request_sent)
+        attempt.ended_s = self._loop.time()
+        if response is not None:
+            self._release(response)
+        return last
+
+    async def _pump(self, attempt: Attempt, response: UpstreamResponse) -> bytes:
+        """Pass bytes on as they come, until the answer has said that it is over."""
+        relay, loop = attempt.relay, self._loop
+        while True:
+            data = await response.read()
+            now_s = loop.time()
+            if not data:
+                return relay.receive_end()
+            attempt.received(data, now_s)
+            out = relay.receive(data)
+            if relay.ended:
+                return out
+            if out and not self._is_client_gone:
+                await self._write(out)
+            if now_s >= self._checkpoint_at_s:
+                self._checkpoint(now_s)
+            if self._drain_until_s is not None and now_s >= self._drain_until_s:
+                return b""
+
+    async def _end(self, attempt: Attempt, last: bytes) -> None:
+        """Settle, then let the client have the rest: what it has read to the end is settled."""
+        failure = attempt.relay.failure
+        error = failure.error if failure is not None else None
+        status = 200 if self._is_head_sent or error is None else error.status
+        self._settling.set_end(
+            status_code=status,
+            error_code=error.code if error is not None else attempt.relay.error_code,
+            is_client_gone=self._is_client_gone,
+        )
+        await self._settling.settle()
+        if not self._is_client_gone:
+            closing = attempt.relay.closing(self._settling.usage_with_cost())
+            await self._write_last(last + closing, error)
+        self._settling.record(self._headers)
+
+    async def _write_last(self, last: bytes, error: ApiError | None) -> None:
+        if error is not None and not self._is_head_sent:
+            await self._write_error(error)
+            return
+        if error is not None:  # a heartbeat went out before it failed
+            last = error.event()
+        if self._accepted.request.stream:
+            await self._write(last)
+            await self._send_body(b"", more=False)
+            return
+        headers = [*self._headers, *self._settling.cost_headers()]
+        await self._start(200, headers, length=len(last))
+        await self._send_body(last, more=False)
+
+    async def _write_error(self, error: ApiError) -> None:
+        body = self._settling.error_body = error.body()
+        headers = [*self._headers, *encoded(error.headers())]
+        await self._start(error.status, headers, length=len(body))
+        await self._send_body(body, more=False)
+
+    async def _write(self, data: bytes) -> None:
+        if not self._is_head_sent:
+            await self._start(200, [*self._headers, *STREAM_HEADERS])
+        await self._send_body(data, more=True)
+
+    async def _send_body(self, data: bytes, *, more: bool) -> None:
+        self._settling.sent_bytes += len(data)
+        self._sending_since_s = self._loop.time()
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self._sending_since_s = 0.0
+
+    async def _start(self, status: int, headers: Headers, length: int | None = None) -> None:
+        self._is_head_sent = True
+        self._settling.head_sent(self._loop.time())
+        headers = [*headers, self._settling.processing_header()]
+        if length is not None:
+            headers = [*headers, (b"content-length", str(length).encode())]
+            if status == 200:  # noqa: PLR2004  # an error brings its own
+                headers.extend(JSON_HEADERS)
+        self._settling.sent_headers = headers
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _watch_client(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._client_left()
+
+    def _client_left(self) -> None:
+        self._is_client_gone = True
+        attempt = self._attempt
+        if attempt is not None and attempt.route.vendor.drains_when_client_is_gone:
+            self._drain_until_s = self._loop.time() + DRAIN_S
+        elif self._response is not None:
+            self._response.abort()
+        elif self._is_waiting_for_head and self._task is not None:
+            self._is_stalled = True
+            self._task.cancel()
+
+    def _beat(self) -> None:
+        """Every `HEARTBEAT_S` of a stream: keep the line alive, or see that the client is stuck."""
+        now_s = self._loop.time()
+        self._timer = self._loop.call_later(HEARTBEAT_S, self._beat)
+        if self._sending_since_s:
+            if now_s - self._sending_since_s > CLIENT_STALL_S and self._task is not None:
+                self._is_stalled = True
+                self._task.cancel()
+            return
+        attempt = self._attempt
+        if attempt is not None and now_s - attempt.last_received_s >= HEARTBEAT_S:
+            self._runtime.background.start(self._write(COMMENT), "heartbeat")
+
+    def _checkpoint(self, now_s: float) -> None:
+        """Keep what was produced so far, so that a crash loses a few seconds of it at most."""
+        if self._checkpoint_at_s:
+            self._runtime.background.start(self._settling.checkpoint(), "check-point")
+        self._checkpoint_at_s = now_s + CHECKPOINT_S
+
+    def _release(self, response: UpstreamResponse) -> None:
+        """Give the connection back if the answer ends in order; else close it."""
+        self._response = None
+        if not response.is_ended:
+            self._runtime.background.start(_read_out(response), "release")
+
+    async def _cancelled(self) -> None:
+        """The client has left or is stuck, or the server stops: settle what there is."""
+        by_us = self._is_stalled
+        if by_us and self._task is not None:
+            self._task.uncancel()
+        self._is_client_gone = True
+        if self._response is not None:
+            self._response.abort()
+        work = self._finish_without_client()
+        if by_us:
+            await work
+            return
+        self._runtime.background.start(work, "settlement")
+        raise asyncio.CancelledError
+
+    async def _failed_here(self) -> None:
+        error = errors.internal_error(money_may_have_moved=True)
+        if not self._is_head_sent and not self._is_client_gone:
+            await self._write_error(error)
+        self._settling.set_end(
+            status_code=error.status, error_code=error.code, is_client_gone=self._is_client_gone
+        )
+        await self._settling.settle()
+        self._settling.record(self._headers)
+
+    async def _finish_without_client(self) -> None:
+        if self._attempt is not None and not self._attempt.ended_s:
+            self._attempt.ended_s = self._loop.time()
+        self._settling.set_end(status_code=499, error_code="client_gone", is_client_gone=True)
+        await self._settling.settle()
+        self._settling.record(self._headers)
+
+
+JSON_HEADERS: Headers = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+]
+STREAM_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-store, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+def encoded(headers: list[tuple[str, str]]) -> Headers:
+    return [(name.encode(), value.encode()) for name, value in headers]
+
+
+async def _read_out(response: UpstreamResponse) -> None:
+    try:
+        async with asyncio.timeout(RELEASE_S):
+            while await response.read():
+                pass
+    except (TimeoutError, upstream_errors.UpstreamError):
+        response.abort()

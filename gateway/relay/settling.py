@@ -1,0 +1,275 @@
+"""From an answer to its settlement, its estimate job, and its transcript.
+
+What an exchange costs is decided in `_plan`, by one rule for each way that an answer can end.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+
+from billing.errors import LedgerUnavailable
+from billing.ids import completion_id
+from billing.ledger import Facts, Settlement, settle_answer
+from billing.money import text_from_nanos
+from billing.rating import cost_nanos
+from billing.usage import Usage, UsageReading, read_usage
+from billing.writer import GroupCommit, Item
+from gateway.exchanges.masking import storable
+from gateway.relay.accepted import Accepted, Headers
+from gateway.relay.attempt import Attempt
+from gateway.relay.capture import Capture
+from gateway.relay.transcript import Sent, row_of
+from gateway.runtime.process import Runtime
+from gateway.tasks import estimate_exchange
+
+logger = logging.getLogger(__name__)
+
+SETTLE_WAIT_S = 0.25  # how long an answer's end waits for its settlement
+RETRY_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+MILLISECONDS = 1_000
+OUR_ACCOUNT = frozenset({401, 402, 403})  # a vendor's word on our credential is for staff
+
+
+class Settling:
+    def __init__(self, runtime: Runtime, accepted: Accepted) -> None:
+        self._runtime = runtime
+        self._accepted = accepted
+        self._loop = asyncio.get_running_loop()
+        self._attempts: list[Attempt] = []
+        self._status_code = 0
+        self._error_code: str | None = None
+        self._is_client_gone = False
+        self._head_sent_s = 0.0
+        self._cost_nanos: int | None = None
+        self.completion_id = completion_id(accepted.arrival.exchange_id)
+        self.error_body: bytes | None = None
+        self.sent_headers: Headers = []
+        self.sent_bytes = 0
+
+    def begin(self, attempt: Attempt) -> None:
+        self._attempts.append(attempt)
+
+    def head_sent(self, now_s: float) -> None:
+        self._head_sent_s = now_s
+
+    def set_end(self, *, status_code: int, error_code: str | None, is_client_gone: bool) -> None:
+        self._status_code = status_code
+        self._error_code = error_code
+        self._is_client_gone = is_client_gone
+
+    async def settle(self) -> None:
+        """Make the end durable, waiting `SETTLE_WAIT_S` at most; the rest goes on behind."""
+        reading, outcome = self._plan()
+        if reading is None or reading.is_complete:
+            settlement = self._settlement(reading, outcome)
+            self._cost_nanos = settlement.cost_nanos
+            await self._submit(self._runtime.settlements, settlement.item())
+        else:
+            await self._submit(self._runtime.estimates, self._estimate_item(reading, outcome))
+            self._runtime.background.start(
+                asyncio.to_thread(_send_task, str(self._accepted.arrival.exchange_id)), "estimate"
+            )
+
+    async def checkpoint(self) -> None:
+        """Keep prompt and answer so far: what the sweeper needs if this process dies."""
+        item = self._job_item(is_ready=False, outcome="gateway_died")
+        try:
+            await self._runtime.estimates.submit(item)
+        except (LedgerUnavailable, psycopg.Error) as error:
+            logger.warning("A check-point is late: %s", type(error).__name__)
+
+    def record(self, client_headers: Headers) -> None:
+        """Put the transcript in the recorder's queue; it is made up when its turn comes."""
+        accepted, attempts = self._accepted, self._attempts
+        if accepted.principal.transcript_policy == "nothing":
+            return
+        sent = Sent(
+            status=self._status_code,
+            headers=self.sent_headers or client_headers,
+            at_s=self._head_sent_s,
+            size_bytes=self.sent_bytes,
+            usage=self.usage_with_cost(),
+            error_body=self.error_body,
+        )
+        self._runtime.recorder.put(lambda: row_of(accepted, attempts, sent))
+
+    def leave(self) -> None:
+        grant = self._accepted.grant
+        if grant.slot is not None:
+            self._runtime.background.start(
+                self._runtime.limiter.give_back(self._accepted.principal, grant), "slot"
+            )
+
+    def cost_headers(self) -> Headers:
+        if self._cost_nanos is None:
+            return []
+        return [(b"x-farthing-cost", text_from_nanos(self._cost_nanos).encode())]
+
+    def usage_with_cost(self) -> dict[str, Any] | None:
+        """The vendor's usage with what it costs, for a stream whose client asked for usage."""
+        usage = self._attempts[-1].relay.raw_usage
+        if usage is None or self._cost_nanos is None or not self._accepted.request.stream:
+            return None
+        cost = text_from_nanos(self._cost_nanos)
+        return {**usage, "cost": cost, "cost_currency": self._accepted.currency}
+
+    def processing_header(self) -> tuple[bytes, bytes]:
+        elapsed_s = self._loop.time() - self._accepted.arrival.started_s
+        return b"openai-processing-ms", str(round(elapsed_s * MILLISECONDS)).encode()
+
+    def _plan(self) -> tuple[UsageReading | None, str]:
+        """What to charge by (None: nothing) and how the exchange ended, in a word."""
+        attempt = self._attempts[-1]
+        relay = attempt.relay
+        if relay.failure is not None:
+            return None, "failed"
+        reading = read_usage(
+            relay.raw_usage,
+            has_output=relay.has_output,
+            cached_beside=attempt.route.vendor.cached_beside,
+        )
+        outcome = "answered" if relay.complete else "partial"
+        if self._is_client_gone and not relay.complete:
+            outcome = "client_gone"
+        if not reading.is_complete and not relay.has_output:
+            return None, outcome  # nothing was delivered, and the vendor claims nothing
+        return reading, outcome
+
+    def _settlement(self, reading: UsageReading | None, outcome: str) -> Settlement:
+        accepted = self._accepted
+        usage = Usage() if reading is None else reading.usage
+        is_charged = reading is not None and accepted.price is not None
+        return Settlement(
+            exchange_id=accepted.arrival.exchange_id,
+            tenant_id=accepted.principal.tenant_id,
+            currency=accepted.currency,
+            cost_nanos=cost_nanos(usage, accepted.price) if is_charged and accepted.price else 0,
+            usage=usage,
+            usage_source="none" if reading is None else "vendor",
+            outcome=outcome,
+            settled_at=datetime.now(UTC),
+            facts=self._facts(),
+            flags=() if reading is None else reading.flags,
+            vendor_usage=None if reading is None else reading.raw,
+        )
+
+    def _facts(self) -> Facts:
+        arrival, attempt = self._accepted.arrival, self._attempts[-1]
+        now_s = self._loop.time()
+        first_byte_s = attempt.first_byte_s
+        return Facts(
+            ended_at=datetime.now(UTC),
+            first_byte_ms=_ms(first_byte_s - arrival.started_s) if first_byte_s else None,
+            duration_ms=_ms(now_s - arrival.started_s),
+            status_code=self._status_code,
+            error_code=self._error_code,
+            finish_reason=_storable(attempt.relay.finish_reason),
+            attempts=[
+                attempt.summary(number, arrival.started_s)
+                for number, attempt in enumerate(self._attempts, 1)
+            ],
+            message=self._message(),
+        )
+
+    def _message(self) -> dict[str, Any] | None:
+        failure = self._attempts[-1].relay.failure
+        if failure is None:
+            return None
+        is_ours = failure.vendor_status in OUR_ACCOUNT
+        return {
+            "vendor_status": None if is_ours else failure.vendor_status,
+            "vendor_message": None,
+            "user_status": failure.error.status,
+            "user_message": failure.error.message,
+        }
+
+    def _estimate_item(self, reading: UsageReading, outcome: str) -> Item:
+        return {
+            **self._job_item(is_ready=True, outcome=outcome),
+            **self._facts().item(),
+        }
+
+    def _job_item(self, *, is_ready: bool, outcome: str) -> Item:
+        accepted, attempt = self._accepted, self._attempts[-1]
+        now = datetime.now(UTC)
+        request = Capture()
+        request.add(attempt.body)
+        return {
+            "id": accepted.arrival.exchange_id,
+            "tenant_id": accepted.principal.tenant_id,
+            "is_ready": is_ready,
+            "vendor_model": attempt.route.vendor_model,
+            "family": attempt.route.family or accepted.model.family,
+            "job": {
+                "head": attempt.kept_head(),
+                "outcome": outcome,
+                "cached_beside": attempt.route.vendor.cached_beside,
+                "output_bound": accepted.output_bound,
+                "choices": accepted.request.n,
+                "size_bytes": attempt.capture.size_bytes,
+                "kept_bytes": attempt.capture.kept_bytes,
+            },
+            "request": base64.b64encode(request.frames()).decode(),
+            "answer": base64.b64encode(attempt.capture.frames()).decode(),
+            "now": now,
+            "due_at": now,
+        }
+
+    async def _submit(self, writer: GroupCommit, item: Item) -> None:
+        """Wait a moment for the writer's answer; failing that, insist in the background."""
+        try:
+            answer = writer.submit(item)
+        except (LedgerUnavailable, TypeError) as error:
+            logger.warning("Settling %s waits: %s", item["id"], error)
+            self._runtime.background.start(_insist(writer, item), "settlement")
+            return
+        done, _ = await asyncio.wait({answer}, timeout=SETTLE_WAIT_S)
+        if not done or answer.exception() is not None:
+            self._runtime.background.start(_insist(writer, item, answer), "settlement")
+
+
+async def _insist(writer: GroupCommit, item: Item, answer: Awaitable[Any] | None = None) -> None:
+    """Send until it is written. What the database refuses to store is left out of a second try."""
+    attempt = 0
+    while True:
+        try:
+            row = await (answer if answer is not None else writer.submit(item))
+            if writer.name == "settlements" and not settle_answer(row).is_settled_now:
+                logger.warning("Exchange %s: %s", item["id"], row[1])
+            return
+        except LedgerUnavailable as error:
+            logger.warning("Settling %s waits: %s", item["id"], error)
+        except psycopg.errors.OperationalError as error:
+            logger.warning("Settling %s waits: %s", item["id"], type(error).__name__)
+        except (psycopg.Error, TypeError):
+            logger.exception("Exchange %s cannot be stored as it is", item["id"])
+            item = {**item, **dict.fromkeys(OPTIONAL_FIELDS & item.keys())}
+        answer = None
+        await asyncio.sleep(RETRY_PAUSES_S[min(attempt, len(RETRY_PAUSES_S) - 1)])
+        attempt += 1
+
+
+OPTIONAL_FIELDS = frozenset(
+    {"attempts", "message", "vendor_usage", "flags", "finish_reason", "error_code"}
+)
+
+
+def _send_task(exchange_id: str) -> None:
+    """Tell Celery. If Redis is away nothing is lost: the sweep finds the job in PostgreSQL."""
+    try:
+        estimate_exchange.apply_async((exchange_id,), retry=False)
+    except Exception as error:  # noqa: BLE001  # kombu raises its transports' own errors
+        logger.warning("Celery was not told of %s: %s", exchange_id, type(error).__name__)
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else storable(text)
+
+
+def _ms(seconds: float) -> int:
+    return max(0, round(seconds * MILLISECONDS))

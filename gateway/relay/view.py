@@ -1,0 +1,279 @@
+"""`POST /v1/chat/completions`: steps 1 to 5 of an exchange, then the driver.
+
+It is a DRF view: its authentication, parser, exceptions and schema are DRF's. Its `dispatch` is
+its own, for one reason: DRF's is synchronous, and every hop between the event loop and a thread
+costs more than all that happens here. gateway.hotpath calls it without Django's middleware, whose
+work (sessions, CSRF, CSP) concerns pages.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+from django.http import HttpRequest
+from psycopg_pool import PoolTimeout
+from rest_framework.views import APIView
+
+from billing.errors import LedgerUnavailable
+from billing.estimation import prompt_bound
+from billing.ids import new_exchange_id, request_id
+from billing.ledger import Hold, HoldAnswer, hold_answer
+from billing.money import text_from_nanos
+from billing.rating import PriceVersion, hold_nanos
+from gateway import errors
+from gateway.addresses import client_address
+from gateway.api.authentication import KeyAuthentication, bearer_text
+from gateway.api.renderers import AlwaysJson, OrjsonRenderer
+from gateway.errors import ApiError
+from gateway.relay.accepted import Accepted, Arrival, Headers
+from gateway.relay.exchange import encoded
+from gateway.relay.request import ClientRequest, read_request
+from gateway.relay.routing import in_order
+from gateway.runtime.limits import NO_LIMITS, Grant, limit_headers
+from gateway.runtime.process import Runtime
+from gateway.runtime.snapshot import PublicModel, RouteTo
+from keys.principals import Principal
+
+logger = logging.getLogger(__name__)
+
+CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+POSTGRES_AWAY = (psycopg.OperationalError, PoolTimeout, OSError, LedgerUnavailable)
+
+
+class ChatCompletionsView(APIView):
+    authentication_classes = (KeyAuthentication,)
+    content_negotiation_class = AlwaysJson
+    renderer_classes = (OrjsonRenderer,)
+    runtime: Runtime
+
+    async def dispatch(  # type: ignore[override]
+        self, request: HttpRequest, *_args: Any, **_kwargs: Any
+    ) -> "Relayed":
+        """Answer what is to be sent: an exchange that may go to a vendor, or an error."""
+        work = _Admission(self.runtime, _arrival(request))
+        try:
+            return await work.admit(request.body)
+        except ApiError as error:
+            return work.refused(error)
+        except POSTGRES_AWAY as error:
+            logger.warning("PostgreSQL does not answer: %s", type(error).__name__)
+            return work.refused(errors.service_unavailable())
+        except Exception:
+            logger.exception("Request %s failed before any vendor was asked", work.request_id)
+            return work.refused(errors.internal_error(money_may_have_moved=False))
+
+
+class Relayed:
+    """The view's answer: headers that every answer carries, and what follows."""
+
+    def __init__(self, headers: Headers, outcome: Accepted | ApiError) -> None:
+        self.headers = headers
+        self.outcome = outcome
+
+
+class _Admission:
+    """One request between its arrival and its hold. Each step answers or raises ApiError."""
+
+    def __init__(self, runtime: Runtime, arrival: Arrival) -> None:
+        self._runtime = runtime
+        self._arrival = arrival
+        self._principal: Principal | None = None
+        self._request: ClientRequest | None = None
+        self._grant: Grant = NO_LIMITS
+        self._hold_nanos: int | None = None
+
+    @property
+    def request_id(self) -> str:
+        return self._arrival.request_id
+
+    async def admit(self, body: bytes) -> Relayed:
+        principal = await self._authenticate()
+        request = self._read(body)
+        model, routes, price = self._resolve(principal, request)
+        self._grant = await self._runtime.limiter.take(principal, self.request_id)
+        if not self._grant.is_allowed:
+            raise errors.rate_limit_exceeded(self._grant.limit, self._grant.retry_after_s)
+        try:
+            return await self._hold(principal, request, model, routes, price)
+        except BaseException:
+            await self._runtime.limiter.give_back(principal, self._grant)
+            raise
+
+    def refused(self, error: ApiError) -> Relayed:
+        if self._principal is not None:
+            self._record_refusal(self._principal, error)
+        return Relayed(self._headers(), error)
+
+    async def _authenticate(self) -> Principal:
+        text = bearer_text(self._arrival.headers)
+        principal = await self._runtime.principals.authenticate(text) if text else None
+        if principal is None:
+            raise errors.invalid_api_key()
+        self._principal = principal
+        if not principal.tenant_is_active:
+            raise errors.tenant_suspended()
+        if not principal.may_come_from(self._arrival.client_address):
+            raise errors.ip_not_allowed()
+        return principal
+
+    def _read(self, body: bytes) -> ClientRequest:
+        headers = dict(self._arrival.headers)
+        self._request = read_request(
+            body,
+            content_type=headers.get(b"content-type", b"").decode("latin-1"),
+            content_encoding=headers.get(b"content-encoding", b"").decode("latin-1"),
+        )
+        return self._request
+
+    def _resolve(
+        self, principal: Principal, request: ClientRequest
+    ) -> tuple[PublicModel, list[RouteTo], PriceVersion | None]:
+        model = self._runtime.snapshot.models.get(request.model)
+        if model is None:
+            raise errors.model_not_found()
+        if not principal.may_use_model(model.name):
+            raise errors.model_not_allowed()
+        if principal.is_test:
+            if model.test_route is None:
+                raise errors.upstream_unavailable()
+            return model, [model.test_route], None
+        price = model.price_at(principal.currency, time.time())
+        if price is None:
+            raise errors.model_not_priced()
+        if not model.routes:
+            raise errors.upstream_unavailable()
+        return model, in_order(model.routes), price
+
+    async def _hold(
+        self,
+        principal: Principal,
+        request: ClientRequest,
+        model: PublicModel,
+        routes: list[RouteTo],
+        price: PriceVersion | None,
+    ) -> Relayed:
+        asked = request.max_output_tokens or model.default_output_tokens
+        output_bound = min(asked, model.max_output_tokens)
+        nanos = 0
+        if price is not None and not price.is_free:
+            prompt = prompt_bound(
+                request.payload,
+                model=routes[0].vendor_model,
+                family=routes[0].family or model.family,
+            )
+            nanos = hold_nanos(prompt, output_bound * request.n, price)
+        arrival = self._arrival
+        hold = Hold(
+            exchange_id=arrival.exchange_id,
+            tenant_id=principal.tenant_id,
+            key_id=principal.key_id,
+            process_id=self._runtime.process_id,
+            price_id=price.id if price is not None else None,
+            hold_nanos=nanos,
+            currency=principal.currency,
+            model=model.name,
+            created_at=arrival.created_at,
+            is_stream=request.stream,
+            is_test=principal.is_test,
+            client_request_id=arrival.client_request_id,
+        )
+        answer = hold_answer(await self._runtime.holds.submit(hold.item()))
+        if not answer.is_held:
+            raise _refusal(answer, nanos)
+        self._hold_nanos = nanos
+        accepted = Accepted(
+            arrival=arrival,
+            principal=principal,
+            request=request,
+            model=model,
+            routes=routes,
+            price=price,
+            currency=principal.currency,
+            hold_nanos=nanos,
+            output_bound=output_bound,
+            grant=self._grant,
+        )
+        return Relayed(self._headers(), accepted)
+
+    def _headers(self) -> Headers:
+        headers = [("x-request-id", self.request_id), *limit_headers(self._grant)]
+        if self._hold_nanos is not None:
+            headers.append(("x-farthing-hold", text_from_nanos(self._hold_nanos)))
+        if self._arrival.client_request_id is not None:
+            headers.append(("x-client-request-id", self._arrival.client_request_id))
+        return encoded(headers)
+
+    def _record_refusal(self, principal: Principal, error: ApiError) -> None:
+        """Keep it at zero, off the path. Under a flood of refusals the queue's bound decides."""
+        now = datetime.now(UTC)
+        duration_s = asyncio.get_running_loop().time() - self._arrival.started_s
+        item = {
+            "id": self._arrival.exchange_id,
+            "tenant_id": principal.tenant_id,
+            "key_id": principal.key_id,
+            "process_id": self._runtime.process_id,
+            "created_at": self._arrival.created_at,
+            "ended_at": now,
+            "duration_ms": round(duration_s * 1_000),
+            "status_code": error.status,
+            "is_test": principal.is_test,
+            "is_stream": self._request is not None and self._request.stream,
+            "currency": principal.currency,
+            "model": self._request.model if self._request is not None else "",
+            "error_code": error.code,
+            "client_request_id": self._arrival.client_request_id,
+            "message": {
+                "vendor_status": None,
+                "vendor_message": None,
+                "user_status": error.status,
+                "user_message": error.message,
+            },
+        }
+        try:
+            kept = self._runtime.refusals.submit(item)
+        except LedgerUnavailable:
+            logger.warning("Refusal %s is not kept: the queue is full", self.request_id)
+            return
+        kept.add_done_callback(_log_lost)
+
+
+def _log_lost(kept: asyncio.Future[Any]) -> None:
+    if not kept.cancelled() and kept.exception() is not None:
+        logger.warning("A refusal is not kept: %s", type(kept.exception()).__name__)
+
+
+def _refusal(answer: HoldAnswer, needed_nanos: int) -> ApiError:
+    """Say which of the three it is: nothing left, too much asked, or others hold it for now."""
+    whole = answer.posted_nanos + answer.credit_limit_nanos
+    if whole <= 0:
+        return errors.insufficient_balance()
+    if needed_nanos > whole:
+        return errors.estimate_exceeds_balance()
+    return errors.in_flight_budget_exhausted()
+
+
+def _arrival(request: HttpRequest) -> Arrival:
+    scope: Any = request.scope  # type: ignore[attr-defined]
+    headers: Headers = scope["headers"]
+    found = dict(headers)
+    exchange_id = new_exchange_id()
+    client = scope.get("client") or ("", 0)
+    named = found.get(b"x-client-request-id", b"").decode("latin-1")
+    return Arrival(
+        exchange_id=exchange_id,
+        request_id=request_id(exchange_id),
+        started_s=asyncio.get_running_loop().time(),
+        created_at=datetime.now(UTC),
+        path=scope["path"],
+        http_version=scope.get("http_version", "1.1"),
+        headers=headers,
+        client_address=client_address(
+            client[0], found.get(b"x-forwarded-for", b"").decode("latin-1")
+        ),
+        client_request_id=named if CLIENT_REQUEST_ID.fullmatch(named) else None,
+        body=request.body,
+    )

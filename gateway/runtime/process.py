@@ -1,0 +1,236 @@
+"""One gateway process: what it holds, how it starts, how it says that it lives, how it stops."""
+
+import asyncio
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from django.db import close_old_connections
+from psycopg_pool import AsyncConnectionPool
+
+from billing.writer import (
+    ESTIMATE,
+    HOLD,
+    HOLD_PAUSES_S,
+    REFUSE,
+    SETTLE,
+    SETTLE_PAUSES_S,
+    GroupCommit,
+)
+from gateway.runtime.background import Background
+from gateway.runtime.limits import RENEW_EVERY_S, Limiter
+from gateway.runtime.listener import Listener
+from gateway.runtime.principals import PrincipalCache
+from gateway.runtime.recorder import Recorder
+from gateway.runtime.snapshot import Snapshot, VendorAccess, load_snapshot
+from gateway.upstream import Upstream
+from keys.principals import CHANNEL as KEYS_CHANNEL
+
+logger = logging.getLogger(__name__)
+
+CATALOG_CHANNEL = "farthing_catalog"
+HEARTBEAT_EVERY_S = 2.0
+RELOAD_PAUSE_S = 0.5
+FINISH_WITHIN_S = 8.0
+CONNECT_TIMEOUT_S = 3
+LOCK_TIMEOUT_MS = 3_000
+STATEMENT_TIMEOUT_MS = 10_000
+
+# A plan made while a table was small must not scan it when it is large.
+LEDGER_OPTIONS = (
+    f"-c lock_timeout={LOCK_TIMEOUT_MS} -c statement_timeout={STATEMENT_TIMEOUT_MS}"
+    " -c enable_seqscan=off -c jit=off -c synchronous_commit=on"
+)
+
+
+async def connect(options: str = "") -> psycopg.AsyncConnection[Any]:
+    return await psycopg.AsyncConnection.connect(
+        database_url(),
+        autocommit=True,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        options=options,
+        application_name="farthing-gateway",
+    )
+
+
+def database_url() -> str:
+    """DATABASE_URL, with the database's name as Django has it (tests use another)."""
+    return psycopg.conninfo.make_conninfo(
+        settings.DATABASE_URL, dbname=settings.DATABASES["default"]["NAME"]
+    )
+
+
+@dataclass(slots=True)
+class _Beats:
+    """The process's row in the database, written anew if it got lost."""
+
+    process_id: int = 0
+
+
+class Runtime:
+    """Made on the event loop's thread, inside the lifespan of the ASGI application."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+        self.background = Background()
+        self.pool = AsyncConnectionPool(
+            database_url(),
+            min_size=1,
+            max_size=4,
+            open=False,
+            timeout=CONNECT_TIMEOUT_S,
+            kwargs={"autocommit": True, "connect_timeout": CONNECT_TIMEOUT_S},
+        )
+        ledger = partial(connect, LEDGER_OPTIONS)
+        self.holds = GroupCommit("holds", HOLD, ledger, HOLD_PAUSES_S)
+        self.settlements = GroupCommit("settlements", SETTLE, ledger, SETTLE_PAUSES_S)
+        self.estimates = GroupCommit("estimates", ESTIMATE, ledger, SETTLE_PAUSES_S)
+        self.refusals = GroupCommit("refusals", REFUSE, ledger, SETTLE_PAUSES_S)
+        self.recorder = Recorder(partial(connect, LEDGER_OPTIONS))
+        self.listener = Listener(
+            connect,
+            {KEYS_CHANNEL: self._key_changed, CATALOG_CHANNEL: self._catalog_changed},
+            lost=self._changes_lost,
+            found=self._changes_found,
+        )
+        self.principals = PrincipalCache(self.pool, lambda: self.listener.is_listening)
+        self.limiter = Limiter(settings.REDIS_URL, settings.GATEWAY_WORKERS)
+        self._upstreams: dict[VendorAccess, Upstream] = {}
+        self._stale = asyncio.Event()
+        self._beats = _Beats()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def _writers(self) -> tuple[GroupCommit, ...]:
+        return (self.holds, self.settlements, self.estimates, self.refusals)
+
+    @property
+    def process_id(self) -> int:
+        return self._beats.process_id
+
+    async def start(self) -> None:
+        await self.pool.open(wait=True, timeout=CONNECT_TIMEOUT_S * 10)
+        await self._beat()
+        self.snapshot = await asyncio.to_thread(_load)
+        for writer in self._writers:
+            writer.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(work, name=name)
+            for name, work in (
+                ("listener", self.listener.run()),
+                ("catalog", self._reload_when_stale()),
+                ("heartbeat", self._every(HEARTBEAT_EVERY_S, self._beat)),
+                ("leases", self._every(RENEW_EVERY_S, self.limiter.renew)),
+                ("recorder", self.recorder.run()),
+            )
+        ]
+
+    async def stop(self) -> None:
+        """Let settlements end, write what is queued, say good-bye. Nothing is lost by an order."""
+        await self.background.finish(FINISH_WITHIN_S)
+        for writer in self._writers:
+            await writer.close()
+        await self.recorder.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for upstream in self._upstreams.values():
+            await upstream.close()
+        await self.limiter.close()
+        await self._say_goodbye()
+        await self.pool.close()
+
+    def upstream(self, vendor: VendorAccess) -> Upstream:
+        """The vendor's pool. A changed vendor gets a new one; the old one drains by itself."""
+        upstream = self._upstreams.get(vendor)
+        if upstream is None:
+            upstream = Upstream(
+                vendor.base_url, timeouts=vendor.timeouts, max_connections=vendor.max_connections
+            )
+            self._upstreams[vendor] = upstream
+        return upstream
+
+    def _key_changed(self, payload: str) -> None:
+        self.principals.forget(payload)
+
+    def _catalog_changed(self, _payload: str) -> None:
+        self._stale.set()
+
+    def _changes_lost(self) -> None:
+        self.principals.forget_all()
+
+    def _changes_found(self) -> None:
+        self.principals.forget_all()
+        self._stale.set()
+
+    async def _reload_when_stale(self) -> None:
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            try:
+                self.snapshot = await asyncio.to_thread(_load)
+            except Exception:
+                logger.exception("The catalog could not be read; trying again")
+                self._stale.set()
+                await asyncio.sleep(RELOAD_PAUSE_S)
+                continue
+            await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        used = {
+            route.vendor
+            for model in self.snapshot.models.values()
+            for route in (*model.routes, *((model.test_route,) if model.test_route else ()))
+        }
+        for vendor in self._upstreams.keys() - used:
+            if self._upstreams[vendor].open_connections == self._upstreams[vendor].idle_connections:
+                await self._upstreams.pop(vendor).close()
+
+    async def _every(self, seconds: float, work: Any) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001  # the next beat tries again
+                logger.warning("%s: %s", work.__name__, type(error).__name__)
+
+    async def _beat(self) -> None:
+        async with self.pool.connection() as connection:
+            if self._beats.process_id:
+                await connection.execute(
+                    "UPDATE billing_gatewayprocess SET seen_at = now() WHERE id = %s",
+                    (self._beats.process_id,),
+                )
+                return
+            cursor = await connection.execute(
+                "INSERT INTO billing_gatewayprocess (started_at, seen_at, name)"
+                " VALUES (now(), now(), %s) RETURNING id",
+                (f"{socket.gethostname()}:{os.getpid()}",),
+            )
+            row = await cursor.fetchone()
+            self._beats.process_id = row[0] if row else 0
+
+    async def _say_goodbye(self) -> None:
+        try:
+            async with self.pool.connection(timeout=CONNECT_TIMEOUT_S) as connection:
+                await connection.execute(
+                    "UPDATE billing_gatewayprocess SET seen_at = now(), stopped_at = now()"
+                    " WHERE id = %s",
+                    (self._beats.process_id,),
+                )
+        except Exception as error:  # noqa: BLE001  # the sweeper notices a silent death too
+            logger.warning("No good-bye: %s", type(error).__name__)
+
+
+def _load() -> Snapshot:
+    close_old_connections()
+    try:
+        return load_snapshot()
+    finally:
+        close_old_connections()

@@ -1,0 +1,159 @@
+"""The catalog in memory: one immutable value, replaced as a whole when PostgreSQL says so."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from billing.models import Price
+from billing.rating import PriceVersion, version_of
+from gateway.models import CachedTokens, ClientGone, Model, Route, Vendor
+from gateway.upstream import Timeouts
+
+TEST_VENDOR = "benchecho"
+TEST_VENDOR_MODEL = "echo"
+MILLISECONDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class VendorAccess:
+    """How to reach a vendor. Equal values share a connection pool."""
+
+    id: int
+    name: str
+    base_url: str
+    credential: str = field(repr=False)
+    timeouts: Timeouts
+    max_connections: int
+    drains_when_client_is_gone: bool
+    cached_beside: bool | None
+    accepts_stream_options: bool
+
+    @property
+    def authorization(self) -> bytes | None:
+        """None for an empty credential: a local server may refuse any."""
+        return f"Bearer {self.credential}".encode() if self.credential else None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTo:
+    vendor: VendorAccess
+    vendor_model: str
+    family: str | None
+    priority: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatedPrice:
+    effective_from_s: float
+    version: PriceVersion
+
+
+@dataclass(frozen=True, slots=True)
+class PublicModel:
+    name: str
+    family: str | None
+    context_tokens: int
+    max_output_tokens: int
+    default_output_tokens: int
+    created_s: int
+    routes: tuple[RouteTo, ...]
+    test_route: RouteTo | None
+    prices: Mapping[str, tuple[DatedPrice, ...]]  # by currency, newest first
+
+    def price_at(self, currency: str, now_s: float) -> PriceVersion | None:
+        """The version in force, None where the model has no price: then it is refused."""
+        for price in self.prices.get(currency, ()):
+            if price.effective_from_s <= now_s:
+                return price.version
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    models: Mapping[str, PublicModel] = field(default_factory=dict)
+
+
+def load_snapshot() -> Snapshot:
+    """Read the catalog: four queries, however large it is."""
+    vendors = {vendor.pk: _access(vendor) for vendor in Vendor.objects.filter(is_active=True)}
+    test_vendor = next((v for v in vendors.values() if v.name == TEST_VENDOR), None)
+    routes: dict[int, list[RouteTo]] = {}
+    for route in Route.objects.order_by("priority", "pk"):
+        if route.vendor_id in vendors:
+            routes.setdefault(route.model_id, []).append(_route(route, vendors[route.vendor_id]))
+    prices = _prices()
+    return Snapshot(
+        {
+            model.name: _public(model, routes.get(model.pk, []), test_vendor, prices)
+            for model in Model.objects.filter(is_active=True)
+        }
+    )
+
+
+def _access(vendor: Vendor) -> VendorAccess:
+    cached = {CachedTokens.AUTO: None, CachedTokens.INSIDE: False, CachedTokens.BESIDE: True}
+    return VendorAccess(
+        id=vendor.pk,
+        name=vendor.name,
+        base_url=vendor.base_url,
+        credential=vendor.credential.strip(),
+        timeouts=Timeouts(
+            connect_s=vendor.connect_timeout_ms / MILLISECONDS,
+            first_byte_s=vendor.first_byte_timeout_ms / MILLISECONDS,
+            idle_s=vendor.idle_timeout_ms / MILLISECONDS,
+            total_s=vendor.total_timeout_ms / MILLISECONDS,
+        ),
+        max_connections=vendor.max_connections,
+        drains_when_client_is_gone=vendor.client_gone == ClientGone.DRAIN,
+        cached_beside=cached[CachedTokens(vendor.cached_tokens)],
+        accepts_stream_options=vendor.accepts_stream_options,
+    )
+
+
+def _route(route: Route, vendor: VendorAccess) -> RouteTo:
+    return RouteTo(vendor, route.vendor_model, route.family, route.priority, route.weight)
+
+
+def _public(
+    model: Model,
+    routes: list[RouteTo],
+    test_vendor: VendorAccess | None,
+    prices: Mapping[str, dict[str, tuple[DatedPrice, ...]]],
+) -> PublicModel:
+    return PublicModel(
+        name=model.name,
+        family=model.family,
+        context_tokens=model.context_tokens,
+        max_output_tokens=model.max_output_tokens,
+        default_output_tokens=model.default_output_tokens,
+        created_s=int(model.created_at.timestamp()),
+        routes=tuple(routes),
+        test_route=_test_route(routes, test_vendor),
+        prices=prices.get(model.name, {}),
+    )
+
+
+def _test_route(routes: list[RouteTo], test_vendor: VendorAccess | None) -> RouteTo | None:
+    """A model that lives at benchecho keeps its fault there; any other gets the plain echo."""
+    for route in routes:
+        if route.vendor.name == TEST_VENDOR:
+            return route
+    if test_vendor is None:
+        return None
+    return RouteTo(test_vendor, TEST_VENDOR_MODEL, None, priority=0, weight=1)
+
+
+def _prices() -> dict[str, dict[str, tuple[DatedPrice, ...]]]:
+    dated: dict[str, dict[str, list[DatedPrice]]] = {}
+    for price in Price.objects.all():
+        entry = DatedPrice(price.effective_from.timestamp(), version_of(price))
+        dated.setdefault(price.model, {}).setdefault(price.currency, []).append(entry)
+    newest_first = attrgetter("effective_from_s")
+    return {
+        model: {
+            currency: tuple(sorted(entries, key=newest_first, reverse=True))
+            for currency, entries in by_currency.items()
+        }
+        for model, by_currency in dated.items()
+    }

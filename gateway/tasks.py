@@ -1,0 +1,29 @@
+"""Celery tasks. Thin: each calls one service, and may be delivered twice, late or out of order."""
+
+from uuid import UUID
+
+from celery import shared_task
+
+from billing.audit import audit_and_keep
+from gateway.exchanges import estimating, partitions
+
+
+@shared_task(name="gateway.estimate_exchange")
+def estimate_exchange(exchange_id: str) -> None:
+    estimating.settle_by_estimate(UUID(exchange_id))
+
+
+@shared_task(name="gateway.sweep")
+def sweep() -> None:
+    """Find what a lost task, a dead gateway or a crash has left open."""
+    estimating.sweep()
+
+
+@shared_task(name="gateway.make_partitions")
+def make_partitions() -> None:
+    partitions.make()
+
+
+@shared_task(name="gateway.audit")
+def audit() -> None:
+    audit_and_keep()

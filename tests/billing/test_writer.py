@@ -1,0 +1,271 @@
+"""Group commit against a real PostgreSQL: rows are committed, so each test has its own tenants."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connections
+from django.utils import timezone
+from hypothesis import HealthCheck, given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+
+from billing import writer
+from billing.audit import audit
+from billing.errors import LedgerUnavailable, QueueFull
+from billing.ids import new_exchange_id
+from billing.ledger import Hold, Settlement, hold_answer, settle_answer
+from billing.models import Account, Exchange, Transfer
+from billing.usage import Usage
+from billing.writer import HOLD, SETTLE, GroupCommit
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+NO_PAUSE = (0.0, 0.0)
+
+
+async def connect() -> psycopg.AsyncConnection[Any]:
+    name = connections["default"].settings_dict["NAME"]
+    url = psycopg.conninfo.make_conninfo(settings.DATABASE_URL, dbname=name)
+    return await psycopg.AsyncConnection.connect(url, autocommit=True)
+
+
+def holds_writer(connecting=connect, pauses=NO_PAUSE) -> GroupCommit:
+    return GroupCommit("holds", HOLD, connecting, pauses)
+
+
+def a_hold(tenant, nanos: int, **changes) -> Hold:
+    hold = Hold(
+        exchange_id=new_exchange_id(),
+        tenant_id=tenant.pk,
+        key_id=1,
+        process_id=1,
+        price_id=None,
+        hold_nanos=nanos,
+        currency="USD",
+        model="m",
+        created_at=timezone.now(),
+        is_stream=False,
+        is_test=False,
+    )
+    return dataclasses.replace(hold, **changes)
+
+
+def a_settlement(hold: Hold, nanos: int) -> Settlement:
+    return Settlement(
+        exchange_id=hold.exchange_id,
+        tenant_id=hold.tenant_id,
+        currency="USD",
+        cost_nanos=nanos,
+        usage=Usage(input_tokens=1),
+        usage_source="vendor",
+        outcome="answered",
+        settled_at=timezone.now(),
+    )
+
+
+def run(work) -> Any:
+    return asyncio.run(work)
+
+
+async def together(group: GroupCommit, items: list[dict]) -> list[Any]:
+    """Queue all before the writer starts, so that they make one batch."""
+    answers = [group.submit(item) for item in items]
+    group.start()
+    try:
+        return await asyncio.gather(*answers, return_exceptions=True)
+    finally:
+        await group.close()
+
+
+def wallet(tenant) -> Account:
+    return Account.objects.get(tenant=tenant, kind="wallet")
+
+
+def test_a_batch_is_one_statement_with_an_answer_for_each_item(world) -> None:
+    tenant = world.tenant(balance="1")
+    group = holds_writer()
+
+    rows = run(together(group, [a_hold(tenant, 300_000_000).item() for _ in range(5)]))
+
+    assert [hold_answer(row).is_held for row in rows] == [True, True, True, False, False]
+    assert (group.batches, group.items) == (1, 5)
+    assert wallet(tenant).held_nanos == 900_000_000
+
+
+def test_an_item_that_breaks_a_constraint_fails_alone(world) -> None:
+    tenant = world.tenant(balance="1")
+    good, bad = a_hold(tenant, 1), a_hold(tenant, -5)
+
+    rows = run(together(holds_writer(), [good.item(), bad.item(), a_hold(tenant, 2).item()]))
+
+    assert hold_answer(rows[0]).is_held
+    assert isinstance(rows[1], psycopg.errors.CheckViolation)
+    assert hold_answer(rows[2]).is_held
+    assert wallet(tenant).held_nanos == 3
+    assert not Exchange.objects.filter(id=bad.exchange_id).exists()
+
+
+def test_an_item_that_is_no_json_is_refused_before_it_is_queued(world) -> None:
+    tenant = world.tenant(balance="1")
+
+    async def submit() -> int:
+        group = holds_writer()
+        with pytest.raises(TypeError):
+            group.submit(a_hold(tenant, 1, model="\ud83d").item())
+        return group.waiting
+
+    assert run(submit()) == 0
+
+
+def test_a_text_that_postgresql_refuses_harms_no_neighbour(world) -> None:
+    tenant = world.tenant(balance="1")
+    items = [a_hold(tenant, 1, model=f"m{n}").item() for n in range(10)]
+    items[3]["model"] = "a\x00b"
+
+    rows = run(together(holds_writer(), items))
+
+    assert isinstance(rows[3], psycopg.DataError)
+    assert [hold_answer(row).is_held for at, row in enumerate(rows) if at != 3] == [True] * 9
+
+
+def test_a_connection_lost_in_mid_batch_is_opened_again_and_nothing_is_applied_twice(world) -> None:
+    tenant = world.tenant(balance="1")
+    opened: list[psycopg.AsyncConnection[Any]] = []
+
+    class CommitsThenBreaks:
+        """A connection that loses the answer to what it has committed."""
+
+        def __init__(self, real) -> None:
+            self.real, self.closed = real, False
+
+        async def execute(self, *arguments, **options):
+            await self.real.execute(*arguments, **options)
+            raise psycopg.OperationalError("connection lost")
+
+        async def close(self) -> None:
+            self.closed = True
+            await self.real.close()
+
+    async def flaky():
+        connection = await connect()
+        opened.append(connection)
+        return CommitsThenBreaks(connection) if len(opened) == 1 else connection
+
+    hold = a_hold(tenant, 400_000_000)
+    rows = run(together(holds_writer(flaky), [hold.item()]))
+
+    assert len(opened) == 2
+    assert hold_answer(rows[0]).is_held
+    assert wallet(tenant).held_nanos == 400_000_000
+    assert Transfer.objects.filter(link=hold.exchange_id).count() == 1
+
+
+def test_without_postgresql_every_caller_is_told(world) -> None:
+    tenant = world.tenant(balance="1")
+
+    async def nowhere():
+        raise psycopg.OperationalError("refused")
+
+    answers = run(together(holds_writer(nowhere), [a_hold(tenant, 1).item() for _ in range(3)]))
+
+    assert [type(answer) for answer in answers] == [LedgerUnavailable] * 3
+    assert wallet(tenant).held_nanos == 0
+
+
+def test_a_full_queue_refuses_at_once(world, monkeypatch) -> None:
+    tenant = world.tenant(balance="1")
+    monkeypatch.setattr(writer, "QUEUE_ITEMS", 2)
+
+    async def fill() -> None:
+        group = holds_writer()
+        group.submit(a_hold(tenant, 1).item())
+        group.submit(a_hold(tenant, 1).item())
+        with pytest.raises(QueueFull):
+            group.submit(a_hold(tenant, 1).item())
+        group.start()
+        await group.close()
+
+    run(fill())
+    assert wallet(tenant).held_nanos == 2
+
+
+def test_closing_writes_what_is_queued_and_refuses_what_comes_after(world) -> None:
+    tenant = world.tenant(balance="1")
+
+    async def stop() -> None:
+        group = holds_writer()
+        answers = [group.submit(a_hold(tenant, 1).item()) for _ in range(150)]
+        group.start()
+        await group.close()
+        assert all(answer.done() for answer in answers)
+        with pytest.raises(QueueFull):
+            group.submit(a_hold(tenant, 1).item())
+
+    run(stop())
+    assert wallet(tenant).held_nanos == 150
+
+
+def test_a_tenant_with_a_long_queue_delays_itself_only(world) -> None:
+    busy, calm = world.tenant("Busy"), world.tenant("Calm")
+
+    async def order() -> list[int]:
+        done: list[int] = []
+        group = holds_writer()
+        items = [a_hold(busy, 1) for _ in range(200)] + [a_hold(calm, 1)]
+        for hold in items:
+            answer = group.submit(hold.item())
+            answer.add_done_callback(lambda _answer, tenant=hold.tenant_id: done.append(tenant))
+        group.start()
+        await group.close()
+        return done
+
+    assert run(order()).index(calm.pk) < writer.BATCH_ITEMS
+
+
+acts = st.lists(
+    st.tuples(
+        st.integers(0, 1),  # which of two tenants
+        st.integers(0, 6),  # hold, in tenths
+        st.none() | st.integers(0, 8),  # cost, in tenths; None leaves it open
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(acts)
+@profile(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_batched_and_single_execution_give_the_same_ledger(world, script) -> None:
+    def outcome(batched: bool) -> list[Any]:
+        tenants = [world.tenant("One", "1"), world.tenant("Two", "1")]
+        holds = [a_hold(tenants[who], tenths * 100_000_000) for who, tenths, _ in script]
+        held = run(execute(holds_writer(), [hold.item() for hold in holds], batched))
+        costs = [
+            a_settlement(hold, cost * 100_000_000).item()
+            for hold, (_, _, cost), row in zip(holds, script, held, strict=True)
+            if cost is not None and hold_answer(row).is_held
+        ]
+        settled = run(execute(GroupCommit("settle", SETTLE, connect, NO_PAUSE), costs, batched))
+        wallets = [wallet(tenant) for tenant in tenants]
+        return [
+            [hold_answer(row).is_held for row in held],
+            [settle_answer(row) for row in settled],
+            [(account.posted_nanos, account.held_nanos) for account in wallets],
+        ]
+
+    async def execute(group: GroupCommit, items: list[dict], batched: bool) -> list[Any]:
+        if batched:
+            return await together(group, items)
+        group.start()
+        rows = [await group.submit(item) for item in items]
+        await group.close()
+        return rows
+
+    assert outcome(True) == outcome(False)
+    assert audit().is_clean
