@@ -1,0 +1,1 @@
+"""What was said in an exchange, masked, and how it is shown."""
