@@ -76,17 +76,17 @@ class Pool:
 
     async def acquire(self, now: float, total_deadline: float) -> Connection:
         """Raise PoolExhausted, ConnectFailed, ConnectTimeout or TotalTimeout; nothing was sent."""
-        if self._is_closed:
-            raise ConnectFailed("the client is closed")
         wait_deadline = now + self._pool_wait_s
-        while self._slots_taken >= self._max_connections:
+        while not self._is_closed:
+            if self._slots_taken < self._max_connections:
+                self._slots_taken += 1
+                return await self._connect(total_deadline)
             granted = await self._wait(wait_deadline, total_deadline)
             if granted is None:
                 return await self._connect(total_deadline)
             if granted.is_usable:
                 return granted
-        self._slots_taken += 1
-        return await self._connect(total_deadline)
+        raise ConnectFailed("the client is closed")
 
     def release(self, connection: Connection) -> None:
         """Take back a clean connection."""

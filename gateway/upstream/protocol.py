@@ -154,8 +154,6 @@ class Connection(asyncio.Protocol):
             self.fail(violation)
         elif parser.complete:
             self._finish(response)
-        else:
-            self._arm(self._next_deadline())
 
     def eof_received(self) -> None:
         self._end_of_stream("the vendor closed the connection before the end of its answer")
@@ -183,8 +181,10 @@ class Connection(asyncio.Protocol):
             response.begin(parser.status, parser.headers)
         if not parser.body_pieces:
             return
-        self._body_started = True
         self._quiet_since = self._loop.time()
+        if not self._body_started and not parser.complete:
+            self._body_started = True
+            self._arm(self._next_deadline())  # from here on the deadline only moves away
         waiting_bytes = response.deliver(parser.take_body())
         if waiting_bytes > READ_HIGH_WATER_BYTES and not parser.complete and not self._is_paused:
             self._is_paused = True
@@ -218,13 +218,14 @@ class Connection(asyncio.Protocol):
             self.fail(ConnectionLost(words))
 
     def _write_more(self) -> None:
+        transport = self._transport
         while self._unsent is not None and not self._is_write_paused:
-            if self._transport is None:
-                return
+            if transport is None or transport.is_closing():
+                return  # the loop tells us of the loss in its own time
             piece, rest = self._unsent[:WRITE_PIECE_BYTES], self._unsent[WRITE_PIECE_BYTES:]
             self._unsent = rest or None
             self._quiet_since = self._loop.time()
-            self._transport.write(piece)
+            transport.write(piece)
 
     def _next_deadline(self) -> float:
         if self._is_paused:

@@ -84,7 +84,7 @@ def encode_head(
     body_bytes: int,
 ) -> bytes:
     """Raise InvalidRequest for a path, name or value that is not plain HTTP."""
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    lines = b"\r\n".join([*map(b": ".join, headers), b""])
     # The pattern alone would let a value smuggle a whole well-formed line; the count would not.
     if lines.count(b"\n") != len(headers) or not _HEADER_LINES.fullmatch(lines):
         raise InvalidRequest("a header's name or value cannot be sent")

@@ -246,6 +246,41 @@ def test_close_ends_calls_waiters_and_idle_connections(ours):
     play(ours, script, test, max_connections=2)
 
 
+def test_a_call_cancelled_in_mid_connect_gives_its_slot_back(ours, authority):
+    shaking_hands = asyncio.Event()
+    context = authority.server()
+    context.sni_callback = lambda *_: shaking_hands.set()
+
+    async def test(upstream, vendor):
+        call = asyncio.create_task(post(upstream))
+        await shaking_hands.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await post(upstream) == (200, b"ok")
+        assert gauges(upstream) == (1, 1)
+
+    script = answering(sized(b"ok"))
+    tls = {"server_ssl": context, "ssl_context": authority.trusted()}
+    play(ours, script, test, max_connections=1, **tls)
+
+
+def test_the_number_of_waiters_is_bounded(ours, monkeypatch):
+    monkeypatch.setattr("gateway.upstream.pool.MAX_WAITERS", 2)
+
+    async def test(upstream, vendor):
+        calls = [asyncio.create_task(post(upstream)) for _ in range(3)]
+        await vendor.has_read(1)
+        with pytest.raises(PoolExhausted, match="too many calls wait"):
+            await post(upstream)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert gauges(upstream) == (0, 0)
+
+    play(ours, silent, test, max_connections=1)
+
+
 def test_a_close_in_mid_connect_leaves_no_connection(ours, authority):
     """The TLS handshake ends after the client was closed."""
     may_shake_hands = asyncio.Event()

@@ -1,12 +1,13 @@
 """One connection: garbage, deadlines and back-pressure, more strictly than aiohttp."""
 
 import asyncio
+import socket
 from dataclasses import replace
 
 import pytest
 
 from gateway.upstream import Upstream
-from gateway.upstream.errors import FirstByteTimeout, TotalTimeout
+from gateway.upstream.errors import ConnectionLost, FirstByteTimeout, TotalTimeout
 from gateway.upstream.protocol import READ_HIGH_WATER_BYTES
 from tests.gateway.upstream.conftest import PATIENT
 from tests.gateway.upstream.play import closing, play, post, read_all
@@ -135,6 +136,48 @@ def test_a_vendor_that_stops_reading_is_a_first_byte_timeout(ours):
         vendor.closed_by_client.set()
 
     play(ours, script, test, timeouts=replace(PATIENT, first_byte_s=0.05))
+
+
+def test_a_reset_in_the_upload_is_a_loss_with_the_request_sent(ours, caplog):
+    async def script(wire):
+        await wire.head()
+        wire.reset()
+
+    async def test(upstream, vendor):
+        with pytest.raises(ConnectionLost) as lost:
+            await post(upstream, b"x" * (64 * MIB))
+        assert (lost.value.request_sent, lost.value.response_started) == (True, False)
+        assert (vendor.connections, upstream.open_connections) == (1, 0)
+
+    play(ours, script, test)
+    assert caplog.messages == []
+
+
+def can_listen(host: str) -> bool:
+    try:
+        with socket.create_server(
+            (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        ):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("host", [host for host in ("127.0.0.1", "::1") if can_listen(host)])
+def test_a_vendor_may_be_an_address(ours, host):
+    literal = f"[{host}]" if ":" in host else host
+
+    async def main():
+        async with (
+            Vendor(answering(sized(b"ok")), host=host) as vendor,
+            closing(ours.upstream(f"http://{literal}:{vendor.port}/v1")) as upstream,
+        ):
+            assert await post(upstream, path="/x") == (200, b"ok")
+            assert vendor.heads[0].startswith(
+                b"POST /v1/x HTTP/1.1\r\nhost: %b:%d\r\n" % (literal.encode(), vendor.port)
+            )
+
+    ours.run(main)
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

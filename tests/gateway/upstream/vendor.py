@@ -74,6 +74,7 @@ class Vendor:
 
     script: Script
     ssl_context: ssl.SSLContext | None = None
+    host: str = "127.0.0.1"
     heads: list[bytes] = field(default_factory=list)
     connections: int = 0
     closed_by_client: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,7 +99,7 @@ class Vendor:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", 0, ssl=self.ssl_context, limit=2**20
+            self._serve, self.host, 0, ssl=self.ssl_context, limit=2**20
         )
         return self
 
