@@ -1,18 +1,14 @@
 """What must be true of an installation before it bills: Django's system checks."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, register
 
 from billing.estimation.vocabularies import VOCABULARIES, VocabularyError, read_checked
 
 
 @register()
-def check_vocabularies(
-    app_configs: Sequence[AppConfig] | None = None, **_options: Any
-) -> list[CheckMessage]:
+def check_vocabularies(**_options: Any) -> list[CheckMessage]:
     """Every vocabulary that estimates count with is on disk, byte for byte the one measured."""
     errors: list[CheckMessage] = []
     for file in {vocabulary.file: None for vocabulary in VOCABULARIES.values()}:

@@ -57,7 +57,7 @@ class WordCounts(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         if len(word) > MAX_WORD_CHARS:
-            return self.worth(word, self._take_bytes(word))
+            return self.worth(word, self.take_bytes(word))
         if self.new_words <= 0:
             return self.worth(word, exact=False)
         self.new_words -= 1
@@ -66,7 +66,7 @@ class WordCounts(dict[str, int]):
         tokens = self[word] = self.worth(word, exact=True)
         return tokens
 
-    def _take_bytes(self, word: str) -> bool:
+    def take_bytes(self, word: str) -> bool:
         size = _size(word) if len(word) <= self.exact_bytes else self.exact_bytes + 1
         if size > self.exact_bytes:
             return False
@@ -139,7 +139,7 @@ class TextBound:
         if not word:
             return 0
         mark = _UNUSUAL if word[-1] in _NOT_NEWLINE else 0
-        if len(word) > MAX_WORD_CHARS and not self._words._take_bytes(word):
+        if len(word) > MAX_WORD_CHARS and not self._words.take_bytes(word):
             self._words.loose = True
             return mark + _size(word)
         return mark + self._words.count(word)

@@ -112,7 +112,7 @@ def count_completion(
     delivered = [c for c in read_choices(completion, finish_reason) if c.delivered]
     tally = counter(found.vocabulary)
     tokens = sum(found.completion(choice, prompt, tally) for choice in delivered)
-    flags = _completion_flags(found, prompt.model, delivered)
+    flags = _completion_flags(found, prompt, delivered)
     error = None if REASONING_UNKNOWN in flags else found.errors.completion
     return _count(found, max(tokens, 0), flags, error)
 
@@ -194,8 +194,8 @@ def _prompt_flags(prompt: Prompt) -> tuple[str, ...]:
     return tuple(flag for flag, present in flags.items() if present)
 
 
-def _completion_flags(family: Family, model: str, delivered: list[Choice]) -> tuple[str, ...]:
-    hidden = bool(delivered) and family.hides_reasoning(model)
+def _completion_flags(family: Family, prompt: Prompt, delivered: list[Choice]) -> tuple[str, ...]:
+    hidden = bool(delivered) and family.hides_reasoning(prompt)
     called = any(choice.tool_calls for choice in delivered)
     return (REASONING_UNKNOWN,) * hidden + (TOOLS,) * called
 

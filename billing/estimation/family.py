@@ -31,7 +31,7 @@ class Family:
 
     `own_vocabulary` is false where the vendor's is not public and another stands in for it;
     `public_template` where the template's text is known, not deduced from recordings, also for
-    tools if `public_tools`. `hides_reasoning` tells the models that reason out of sight.
+    tools if `public_tools`. `hides_reasoning` tells the requests whose models reason out of sight.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Family:
     own_vocabulary: bool = True
     public_template: bool = False
     public_tools: bool = False
-    hides_reasoning: Callable[[str], bool] = lambda _model: False
+    hides_reasoning: Callable[[Prompt], bool] = lambda _prompt: False
 
 
 def scaled(tokens: int, per_mille: int) -> int:

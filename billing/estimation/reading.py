@@ -40,11 +40,15 @@ class Message:
     images: tuple[Image, ...] = ()
     other_media: int = 0
     unknown_parts: int = 0
+    legacy_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request. `tools` are function objects ({name, description, parameters}), as sent."""
+    """A request. `tools` are function objects, `raw_tools` the same as they were sent.
+
+    `schema` is the response format's {name, description, schema, strict}.
+    """
 
     model: str
     messages: tuple[Message, ...]
@@ -53,6 +57,7 @@ class Prompt:
     schema: Mapping[str, Any] | None = None
     json_mode: bool = False
     thinking: bool | None = None
+    effort: str = ""
     raw_tools: tuple[Any, ...] = field(default=(), repr=False)
 
 
@@ -91,7 +96,8 @@ def read_prompt(request: Mapping[str, Any], model: str) -> Prompt:
     messages = request.get("messages")
     raw_tools = _items(request.get("tools"))
     functions = tuple(tool for tool in map(_function, raw_tools) if tool)
-    functions += tuple(tool for tool in _items(request.get("functions")) if _mapping(tool))
+    if not functions:
+        functions = tuple(tool for tool in _items(request.get("functions")) if _mapping(tool))
     form = _mapping(request.get("response_format"))
     choice = request.get("tool_choice")
     return Prompt(
@@ -102,6 +108,7 @@ def read_prompt(request: Mapping[str, Any], model: str) -> Prompt:
         schema=_schema(form) if form else None,
         json_mode=form.get("type") == "json_object",
         thinking=_thinking(request),
+        effort=text_of(request.get("reasoning_effort")),
         raw_tools=raw_tools,
     )
 
@@ -123,17 +130,25 @@ def text_of(value: Any) -> str:
     return compact_json(value)
 
 
+_SCHEMA_KEYS = ("parameters", "input_schema", "parameters_json_schema")
+
+
 def _function(tool: Any) -> Mapping[str, Any]:
+    """A tool as {name, description, parameters}, whichever vendor's dialect it is in."""
     function = _mapping(tool).get("function")
-    return function if isinstance(function, Mapping) else _mapping(tool)
+    function = function if isinstance(function, Mapping) else _mapping(tool)
+    other = next((key for key in _SCHEMA_KEYS if key in function), "parameters")
+    if other == "parameters":
+        return function
+    kept = {key: function[key] for key in ("name", "description") if key in function}
+    return {**kept, "parameters": function[other]}
 
 
 def _schema(form: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if form.get("type") != "json_schema":
         return None
     wrapped = _mapping(form.get("json_schema"))
-    schema = wrapped.get("schema")
-    return schema if isinstance(schema, Mapping) else wrapped
+    return wrapped if "schema" in wrapped else {"schema": wrapped}
 
 
 def _thinking(request: Mapping[str, Any]) -> bool | None:
@@ -163,6 +178,7 @@ def read_message(value: Any) -> Message:
         images=tuple(parts.images),
         other_media=parts.other_media,
         unknown_parts=parts.unknown,
+        legacy_call=isinstance(message.get("function_call"), Mapping),
     )
 
 
@@ -237,10 +253,15 @@ def tool_calls_of(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     return (*calls, _call({"function": legacy})) if isinstance(legacy, Mapping) else calls
 
 
+_CALL_KEYS = ("function", "custom", "functionCall")
+_ARGUMENT_KEYS = ("arguments", "input", "args")
+
+
 def _call(value: Any) -> ToolCall:
     call = _mapping(value)
-    function = _mapping(call.get("function") or call.get("custom"))
-    arguments = function.get("arguments", function.get("input"))
+    wrapped = next((call[key] for key in _CALL_KEYS if key in call), call)
+    function = _mapping(wrapped)
+    arguments = next((function[key] for key in _ARGUMENT_KEYS if key in function), None)
     return ToolCall(text_of(function.get("name")), text_of(arguments), text_of(call.get("id")))
 
 

@@ -24,7 +24,7 @@ def _prompt(prompt: Prompt, tally: Tally) -> int:
     if prompt.tools:
         tokens += tally(spaced_json(prompt.tools))
     if prompt.schema is not None:
-        tokens += tally(compact_json(prompt.schema))
+        tokens += tally(compact_json(prompt.schema.get("schema")))
     return tokens
 
 

@@ -6,6 +6,7 @@ function_call and named messages; OpenAI's pages on images; the rest deduced fro
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -20,39 +21,59 @@ _PER_MESSAGE = 3
 _ROLE = 1
 _PER_NAME = 1
 _REPLY = 3
-_TOOLS = 9
+_FUNCTION_ROLE = -2
+_LEGACY_CALL = 3
 _TOOLS_WITH_SYSTEM = -4
 _CHOSEN_TOOL = 4
-_FUNCTION_CALL = 3
-_ONE_CALL = 4
-_EACH_OF_MANY_CALLS = 11
-_REASONER_TOOLS = 81
-_REASONER_CALL = 9
-_REASONER_ANSWER = 9
+_SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
-def _message_tokens(message: Message, tally: Tally) -> int:
-    tokens = _PER_MESSAGE + _ROLE + tally(message.text)
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """What differs between the generations, deduced from recorded usage."""
+
+    tools: int
+    call: int
+    parallel_call: int
+    base: int = 0
+    tools_prompt: int = 0
+
+
+_CL100K_FRAMES = _Frames(tools=9, call=0, parallel_call=11)
+_O200K_FRAMES = _Frames(tools=8, call=1, parallel_call=11)
+_REASONER_FRAMES = _Frames(tools=9, call=6, parallel_call=9, base=-1, tools_prompt=81)
+
+
+def _message_tokens(message: Message, text: str, tally: Tally) -> int:
+    tokens = _PER_MESSAGE + _ROLE + tally(text)
     if message.name:
         tokens += _PER_NAME + tally(message.name)
+    if message.role == "function":
+        tokens += _FUNCTION_ROLE
     return tokens
 
 
-def _calls_tokens(message: Message, tally: Tally, *, reasoner: bool) -> int:
+def _calls_tokens(frames: _Frames, message: Message, tally: Tally) -> int:
+    """Calls of a turn, with what their names add to the turns of their results."""
     calls = message.tool_calls
+    arguments = sum(tally(call.arguments) for call in calls)
+    if len(calls) > 1:
+        names = sum(tally(call.name) for call in calls)
+        return arguments + names + frames.parallel_call * len(calls)
     if not calls:
         return 0
-    text = sum(tally(call.name) + tally(call.arguments) for call in calls)
-    if reasoner:
-        return text + _REASONER_CALL * len(calls)
-    return text + (_ONE_CALL if len(calls) == 1 else _EACH_OF_MANY_CALLS * len(calls))
+    (call,) = calls
+    if message.legacy_call:
+        return arguments + tally(call.name) + _LEGACY_CALL
+    to, of = f" to=functions.{call.name}", f"functions.{call.name}"
+    return arguments + tally(to) + tally(of) + frames.call
 
 
-def _tools_tokens(prompt: Prompt, tally: Tally) -> int:
+def _tools_tokens(frames: _Frames, prompt: Prompt, tally: Tally) -> int:
     if not prompt.tools:
         return 0
-    tokens = _TOOLS + tally(functions_text(prompt.tools))
-    if any(message.role in {"system", "developer"} for message in prompt.messages):
+    tokens = frames.tools + frames.tools_prompt + tally(functions_text(prompt.tools))
+    if any(message.role in _SYSTEM_ROLES for message in prompt.messages):
         tokens += _TOOLS_WITH_SYSTEM
     return tokens + _chosen_tool_tokens(prompt.tool_choice, tally)
 
@@ -67,19 +88,41 @@ def _chosen_tool_tokens(choice: Any, tally: Tally) -> int:
     return _CHOSEN_TOOL + tally(text_of(name))
 
 
+_HEADER_KEYS = frozenset({"title", "description", "additionalProperties"})
+
+
 def _schema_tokens(prompt: Prompt, tally: Tally) -> int:
-    return tally(compact_json(prompt.schema)) if prompt.schema is not None else 0
+    """A schema under its name and description; beside tools it has no heading of its own.
+
+    A strict one is printed without what only validators read.
+    """
+    if prompt.schema is None:
+        return 0
+    schema = prompt.schema.get("schema")
+    holder = schema if isinstance(schema, Mapping) else {}
+    dropped = _HEADER_KEYS if prompt.schema.get("strict") is True else frozenset()
+    body = compact_json({key: holder[key] for key in holder if key not in dropped})
+    if prompt.tools:
+        return tally(body)
+    description = prompt.schema.get("description")
+    if dropped:
+        description = description or holder.get("description")
+    comment = f"// {text_of(description)}\n" if description else ""
+    name = text_of(prompt.schema.get("name"))
+    return tally(f"# Response Formats\n\n## {name}\n\n{comment}") + tally(body)
 
 
-def _prompt(reasoner: bool, prompt: Prompt, tally: Tally) -> int:
-    tokens = _REPLY
+def _prompt(frames: _Frames, prompt: Prompt, tally: Tally) -> int:
+    tokens = _REPLY + frames.base
+    padded = not prompt.tools
     for message in prompt.messages:
-        tokens += _message_tokens(message, tally)
-        tokens += _calls_tokens(message, tally, reasoner=reasoner)
+        text = message.text
+        if not padded and message.role in _SYSTEM_ROLES:
+            text, padded = text + "\n", True
+        tokens += _message_tokens(message, text, tally)
+        tokens += _calls_tokens(frames, message, tally)
         tokens += sum(image_tokens(image, prompt.model) for image in message.images)
-    tokens += _tools_tokens(prompt, tally) + _schema_tokens(prompt, tally)
-    if reasoner:
-        tokens += (_REASONER_TOOLS if prompt.tools else 0) - 1
+    tokens += _tools_tokens(frames, prompt, tally) + _schema_tokens(prompt, tally)
     return tokens + other_media_tokens(prompt.messages)
 
 
@@ -136,13 +179,41 @@ def _tiles(image: Image) -> int:
 
 # --- answers and rows ---------------------------------------------------------------------------
 
+_ANSWER_CALL = 4
+_AFTER_TOOLS = 1
+_REASONED_END = 9
+_UNREASONED_END = 3
+_SMALL_O_END = 12
+_SMALL_O = re.compile(r"\bo[13]-mini")
+_REASONS_ON_REQUEST = re.compile(r"gpt-5\.\d")
 
-def _completion(end: int, choice: Choice, _prompt: Prompt, tally: Tally) -> int:
+
+def _calls_answer(choice: Choice, tally: Tally) -> int:
     calls = choice.tool_calls
-    tokens = tally(choice.text) + tally(choice.reasoning) + end
-    for call in calls:
-        tokens += tally(call.name) + tally(call.arguments) + _FUNCTION_CALL
-    return tokens
+    return sum(
+        tally(f" to=functions.{call.name}") + tally(call.arguments) + _ANSWER_CALL for call in calls
+    )
+
+
+def _completion(choice: Choice, prompt: Prompt, tally: Tally) -> int:
+    end = _AFTER_TOOLS if prompt.tools and choice.text else 0
+    return tally(choice.text) + tally(choice.reasoning) + _calls_answer(choice, tally) + end
+
+
+def _reasons(prompt: Prompt) -> bool:
+    """From GPT-5.1 on, models reason only when asked to."""
+    if _REASONS_ON_REQUEST.search(prompt.model):
+        return prompt.effort not in {"", "none"}
+    return True
+
+
+def _reasoner_completion(choice: Choice, prompt: Prompt, tally: Tally) -> int:
+    """The visible part, with what closes the hidden one."""
+    if _SMALL_O.search(prompt.model):
+        end = _SMALL_O_END
+    else:
+        end = _REASONED_END if _reasons(prompt) else _UNREASONED_END
+    return tally(choice.text) + tally(choice.reasoning) + _calls_answer(choice, tally) + end
 
 
 _CHAT_ERRORS = Errors(plain=EXACT, tools=Decimal("0.02"), completion=EXACT)
@@ -152,8 +223,8 @@ OPENAI_CL100K = Family(
     "openai-cl100k",
     "OpenAI GPT-3.5 and GPT-4",
     "cl100k_base",
-    partial(_prompt, False),
-    partial(_completion, 0),
+    partial(_prompt, _CL100K_FRAMES),
+    _completion,
     _CHAT_ERRORS,
     public_template=True,
 )
@@ -161,8 +232,8 @@ OPENAI_O200K = Family(
     "openai-o200k",
     "OpenAI GPT-4o, 4.1 and 4.5",
     "o200k_base",
-    partial(_prompt, False),
-    partial(_completion, 0),
+    partial(_prompt, _O200K_FRAMES),
+    _completion,
     _CHAT_ERRORS,
     public_template=True,
 )
@@ -170,9 +241,9 @@ OPENAI_REASONER = Family(
     "openai-reasoning",
     "OpenAI o-series and GPT-5",
     "o200k_base",
-    partial(_prompt, True),
-    partial(_completion, _REASONER_ANSWER),
+    partial(_prompt, _REASONER_FRAMES),
+    _reasoner_completion,
     _REASONER_ERRORS,
     public_template=True,
-    hides_reasoning=lambda _model: True,
+    hides_reasoning=_reasons,
 )
