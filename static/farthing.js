@@ -42,7 +42,14 @@ function arm(field) {
   if (button) button.disabled = !ready;
 }
 
+// An id is text to select; with scripts it is a button as well.
+function nameButton(id) {
+  id.tabIndex = 0;
+  id.setAttribute("role", "button");
+}
+
 function prepare(part) {
+  part.querySelectorAll(".id[data-copy]").forEach(nameButton);
   part.querySelectorAll("[data-needs-script]").forEach((element) => { element.hidden = false; });
   part.querySelectorAll("time[datetime]").forEach(nameOwnTime);
   part.querySelectorAll("[data-arms]").forEach(arm);
@@ -61,6 +68,7 @@ document.addEventListener("input", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") closeOthers(null);
+  if (event.key === "Enter" && event.target.matches(".id[data-copy]")) copy(event.target);
 });
 document.addEventListener("click", (event) => {
   closeOthers(event.target);

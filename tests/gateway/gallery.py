@@ -8,11 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from django import forms
-from django.utils.html import format_html
 
 from billing.money import price_of
 from gateway.templatetags.drawings import Bar
-from gateway.templatetags.farthing import DASH, STATES
+from gateway.templatetags.farthing import DASH, STATES, money
 
 STATIC = Path(__file__).resolve().parents[2] / "static"
 AT = datetime(2026, 12, 1, 14, 20, 5, 407_000, tzinfo=UTC)
@@ -93,7 +92,7 @@ FACTS = [
     {"label": "First token", "value": "703 ms"},
     {"label": "Duration", "value": "4.86 s"},
     {"label": "Finish", "value": "stop"},
-    {"label": "Charge, USD", "value": "0.000987751", "charge": True},
+    {"label": "Charge, USD", "value": money(987_751), "charge": True},
 ]
 NAV = [
     {"name": name, "label": label, "icon": icon, "url": f"/{name}", "count": count}
@@ -142,10 +141,7 @@ def gallery_context() -> dict[str, Any]:
         **frame_context(),
         "at": AT,
         "settled_at": AT,
-        "facts": [
-            fact | ({"value": format_html("<b>{}</b>", fact["value"])} if "charge" in fact else {})
-            for fact in FACTS
-        ],
+        "facts": FACTS,
         "lines": LINES,
         "charge_nanos": sum(line.charge_nanos for line in LINES),
         "minus_charge_nanos": -sum(line.charge_nanos for line in LINES),
