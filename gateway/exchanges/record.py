@@ -10,6 +10,7 @@ arrival of the request, sizes are bytes as they went over the wire.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from gateway.exchanges.masking import (
@@ -84,7 +85,7 @@ class VendorLeg:
             "vendor_model": self.vendor_model,
             "url": self.url,
             "include_usage": self.include_usage,
-            "headers": mask_headers(self.headers, keeps_own_keys=False),
+            "headers": mask_headers(self._sent_headers(), keeps_own_keys=False),
             "size_bytes": self.size_bytes,
             "at_ms": self.at_ms,
             "status": self.status,
@@ -95,24 +96,34 @@ class VendorLeg:
             "error": None if self.error is None else mask_text(self.error),
         }
 
+    def _sent_headers(self) -> HeaderItems:
+        """Return the headers with Host, which the upstream client writes by itself."""
+        if _value_of(self.headers, "host"):
+            return self.headers
+        return [*self.headers, ("Host", urlsplit(self.url).netloc)]
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerLeg:
-    """④ what the client got. `at_ms` is when its head went out."""
+    """④ what the client got. `usage` is what closed the answer in place of the vendor's own."""
 
     status: int
     headers: HeaderItems = field(repr=False)
     at_ms: float = 0.0
+    size_bytes: int = 0
     is_stream: bool = False
     wants_usage: bool = False
+    usage: JsonObject | None = None
 
     def to_json(self) -> JsonObject:
         return {
             "status": self.status,
             "headers": mask_headers(self.headers),
             "at_ms": self.at_ms,
+            "size_bytes": self.size_bytes,
             "is_stream": self.is_stream,
             "wants_usage": self.wants_usage,
+            "usage": storable_json(self.usage),
         }
 
 
@@ -145,7 +156,7 @@ class Legs:
         )
 
 
-def make_row(
+def transcript_row(
     exchange_id: UUID,
     tenant_id: int,
     legs: Legs,
