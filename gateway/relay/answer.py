@@ -80,6 +80,7 @@ class AnswerRelay:
         "_client_wants_usage",
         "_completion",
         "_completion_id",
+        "_created",
         "_finished",
         "_fold",
         "_folded_bytes",
@@ -153,6 +154,7 @@ class AnswerRelay:
         self._template: templates.Template | None = None
         self._ordinary: templates.Template | None = None
         self._learnings = 0
+        self._created: int | None = None
         self._seen: set[int] = set()
         self._finished: set[int] = set()
         self._held = b""
@@ -226,10 +228,7 @@ class AnswerRelay:
             if taken == len(data):
                 return out
             data = data[taken:]
-        try:
-            return out + self._reader(data)
-        except EventTooLargeError:
-            return self._fail(failure_of_fault(Fault.TOO_LARGE, request_sent=True))
+        return out + self._reader(data)
 
     def receive_end(self) -> bytes:
         """Take the orderly end of the body."""
@@ -323,22 +322,17 @@ class AnswerRelay:
         return b""
 
     def _receive_events(self, data: bytes) -> bytes:
-        lines = self._lines.push(data)
-        if self._fold is not None:
-            self._folded_bytes += len(data)
-            if self._folded_bytes > self._max_body_bytes:
-                raise EventTooLargeError
-        return self._on_lines(lines) if lines else b""
+        try:
+            return self._on_lines(self._lines.push(data))
+        except EventTooLargeError:
+            return self._fail(failure_of_fault(Fault.TOO_LARGE, request_sent=True))
 
     def _flush(self) -> bytes:
         """Take what stands at the end without a line end or a blank line."""
         if self._reader != self._receive_events:
             return b""
-        try:
-            out = self._on_lines(self._lines.flush())
-        except EventTooLargeError:
-            return self._fail(failure_of_fault(Fault.TOO_LARGE, request_sent=True))
-        return out + b"".join(map(self._on_event, self._parser.finish()))
+        out = self._on_lines(self._lines.flush())
+        return out + self._on_line(b"")
 
     # --- events -------------------------------------------------------------------------------
 
@@ -355,10 +349,20 @@ class AnswerRelay:
                     out.append(run)
                     continue
             end = lines.index(b"\n", at)
-            out.extend(map(self._on_event, self._parser.push_line(lines[at:end])))
+            out.append(self._on_line(lines[at:end]))
             self._ordinary = self._template if self._may_pass_ordinary() else None
             at = end + 1
         return b"".join(out)
+
+    def _on_line(self, line: bytes) -> bytes:
+        try:
+            if self._fold is not None:
+                self._folded_bytes += len(line)
+                if self._folded_bytes > self._max_body_bytes:
+                    raise EventTooLargeError
+            return b"".join(map(self._on_event, self._parser.push_line(line)))
+        except EventTooLargeError:
+            return self._fail(failure_of_fault(Fault.TOO_LARGE, request_sent=True))
 
     def _may_pass_ordinary(self) -> bool:
         """Say whether an ordinary event could tell us nothing that we do not know already."""
@@ -394,7 +398,7 @@ class AnswerRelay:
         return self._complete() if self._seen else self._fail(self._failure_of_cut())
 
     def _on_chunk(self, line: bytes, value: JsonObject) -> bytes:
-        if not value["choices"]:
+        if not value["choices"]:  # usage and nothing else, or a preamble
             if value.get("usage") is not None:
                 self._usage_chunk = value
                 return b""
@@ -441,20 +445,24 @@ class AnswerRelay:
         return wanted
 
     def _event_bytes(self, line: bytes, value: JsonObject, wanted: JsonObject) -> bytes:
-        if line:
+        """Return a chunk as an event, and learn from it how to do without decoding its like."""
+        ordinary = self._as_ordinary(line)
+        if not ordinary and line and self._may_learn(value):
+            self._learnings += 1
+            learned = templates.learn(
+                line,
+                value,
+                wanted,
+                drops_usage=not self._client_wants_usage,
+                created_varies=self._created not in {None, value.get("created")},
+            )
+            self._template = learned or self._template
+            self._created = _count(value.get("created"))
             ordinary = self._as_ordinary(line)
-            if not ordinary and self._may_learn(value):
-                self._learnings += 1
-                drops_usage = not self._client_wants_usage
-                learned = templates.learn(line, value, wanted, drops_usage=drops_usage)
-                self._template = learned or self._template
-                ordinary = self._as_ordinary(line)
-            if ordinary:
-                return ordinary
-        return templates.identified(line, value, wanted)
+        return ordinary or templates.DATA + encode(wanted) + templates.EVENT_END
 
     def _as_ordinary(self, line: bytes) -> bytes:
-        if self._template is None:
+        if self._template is None or not line:
             return b""
         return self._template.run(line.rstrip() + templates.EVENT_END)[0]
 
@@ -613,6 +621,10 @@ def _mid_stream_error(failure: Failure) -> errors.ApiError:
 
 def _staff_text(text: bytes) -> str:
     return text[:MAX_ERROR_BODY_BYTES].decode("utf-8", "replace")
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _text(value: Any) -> str | None:

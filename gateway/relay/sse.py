@@ -54,6 +54,11 @@ class LineBuffer:
         self._pending = bytearray()
         self._skip_line_feed = False
 
+    @property
+    def is_clean(self) -> bool:
+        """Say whether the next byte begins a line, whatever came before it."""
+        return not self._pending and not self._skip_line_feed
+
     def push(self, data: bytes) -> bytes:
         """Return the lines that are now whole; raise `EventTooLargeError` on one too long."""
         if self._skip_line_feed and data:

@@ -1,139 +1,194 @@
 """Rewrite ordinary events by bytes, without decoding them.
 
-In a stream nearly every event is like the one before it except for its delta. So one event is
-decoded, the bytes around its delta are learned, and events that begin (and, where the id or the
-model stands behind the choices, end) with exactly these bytes get the new ones. Anything that
-could matter sends an event back to be decoded: a finish reason, usage, an error, another model.
+In a stream nearly every event has the shape of the one before it: the same keys in the same
+order, and another text in the delta. So one event is decoded, its shape is learned, and events
+that begin with the very same bytes and then have the same shape get the new names in place. Only
+texts may differ, and not those that tell something (`EXACT_NAMES`): an event with usage, an
+error, a finish reason, another model or another choice has another shape, and is decoded.
 
-This is safe since quotes inside of JSON strings are escaped: `"usage"` with bare quotes can only
-be a key or a whole string, never the middle of a text. And it is the same for one event as for
-many at once, so how a stream was cut into reads cannot be seen in what comes out.
+How a stream was cut into reads cannot be seen in what comes out, since each event is judged
+alone.
 """
 
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.relay.json_text import encode, replace_identity, string_member
+from gateway.relay.json_text import string_member
 
-EVENT_START = b"\n\n"
-EVENT_END = b"\n\n"
 DATA = b"data: "
-_MODEL_KEY = b'"model"'
-_FINISH_KEY = b'"finish_reason"'
-_USAGE_KEY = b'"usage"'
-_NULL_FINISH = re.compile(rb'"finish_reason"\s*:\s*null')
+EVENT_END = b"\n\n"
+EXACT_NAMES = frozenset({b"id", b"model", b"object", b"type", b"finish_reason", b"role"})
+"""Keys whose text decides what an event is."""
+MAX_LEARNED_BYTES = 4096
+"""A longer event is decoded and not learned from, so that no pattern grows large."""
+SHAPES_KEPT = 256
+
+_TEXT = rb'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"'
+_NUMBER = rb"[0-9.]+"
+_TOKEN = re.compile(rb'(?P<text>"(?:[^"\\]|\\.)*")(?P<colon>\s*:\s*)?|(?P<number>[0-9.]+)|[^"0-9]+')
 _NULL_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
-_DECODED_ALWAYS = (b'"error"', b'"message"', b"NaN", b"Infinity")
 
 
 class Template(NamedTuple):
-    """What is alike in the ordinary events of one stream, with what to put in its place.
+    """The shape of the ordinary events of one stream, with what to put in its place.
 
-    `old_start` and `new_start` include the line end before the event, `old_end` and `new_end`
-    that behind it; the ends are only `}` where nothing behind the choices is replaced.
+    An event begins with `start`, for which `new_start` goes out; `tail` matches what follows up
+    to the end of the event. Its groups are the `olds`, and `news` go out for them.
     """
 
-    old_start: bytes
+    start: bytes
     new_start: bytes
-    old_end: bytes
-    new_end: bytes
-    null_finish: bytes
-    null_usage: bytes
-    drops_usage: bool
+    tail: re.Pattern[bytes]
+    olds: tuple[bytes, ...]
+    news: tuple[bytes, ...]
 
-    def rewrite(self, lines: bytes) -> tuple[bytes, int] | None:
-        """Rewrite whole lines that hold ordinary events only, and say how many they were.
+    def run(self, lines: bytes) -> tuple[bytes, int, int]:
+        """Rewrite the ordinary events at the beginning of `lines`.
 
-        None where any of them must be decoded.
+        Returns what goes out, how many bytes were taken, and how many events these were.
         """
-        framed = b"".join((EVENT_START, lines.strip(b"\n"), EVENT_END))
-        count = framed.count(self.old_start)
-        if (
-            not count
-            or framed.count(b"\n") != 2 * count + 2
-            or framed.count(self.old_end) != count
-            or framed.count(_MODEL_KEY) != count
-            or framed.count(_FINISH_KEY) != framed.count(self.null_finish)
-        ):
+        start, new_start, match_tail = self.start, self.new_start, self.tail.match
+        length = len(start)
+        out: list[bytes] = []
+        at = 0
+        while lines.startswith(start, at):
+            match = match_tail(lines, at + length)
+            if match is None:
+                break
+            end = match.end()
+            if self.olds:
+                tail = self._renamed(match)
+                if tail is None:
+                    break
+            else:
+                tail = lines[at + length : end]
+            if not tail.isascii() and not _is_utf8(tail):
+                break
+            out += (new_start, tail)
+            at = end
+        return b"".join(out), at, len(out) // 2
+
+    def _renamed(self, match: re.Match[bytes]) -> bytes | None:
+        """Return the tail with its groups replaced; None where one is not what was learned."""
+        if match.groups() != self.olds:
             return None
-        for key in _DECODED_ALWAYS:
-            if key in framed:
-                return None
-        if not framed.isascii() and not _is_utf8(framed):
-            return None
-        has_usage = _USAGE_KEY in framed
-        if has_usage and framed.count(_USAGE_KEY) != framed.count(self.null_usage):
-            return None
-        out = framed.replace(self.old_start, self.new_start)
-        if self.old_end != self.new_end:
-            out = out.replace(self.old_end, self.new_end)
-        if has_usage and self.drops_usage:
-            out = out.replace(self.null_usage, b"")
-        return out[2:], count
+        lines, at = match.string, match.start()
+        pieces: list[bytes] = []
+        for group, new in enumerate(self.news, start=1):
+            start, end = match.span(group)
+            pieces += (lines[at:start], new)
+            at = end
+        pieces.append(lines[at : match.end()])
+        return b"".join(pieces)
 
 
 def learn(
-    line: bytes, value: dict[str, Any], wanted: dict[str, Any], *, drops_usage: bool
+    line: bytes,
+    value: dict[str, Any],
+    wanted: dict[str, Any],
+    *,
+    drops_usage: bool,
+    created_varies: bool,
 ) -> Template | None:
     """Learn from one data line that decodes to `value` how to make `wanted` of its like.
 
+    `created_varies` lets the time differ, which is slower where it stands ahead of the names.
     None where it does not show beyond doubt, for example where `wanted` differs in more than id,
     model and a null usage.
     """
-    brace = line.find(b"{")
     choices = line.find(b'"choices"')
-    old = {name: value.get(name) for name in ("id", "model")}
-    if brace < 0 or choices < 0 or not all(isinstance(text, str) for text in old.values()):
+    if choices < 0 or len(line) > MAX_LEARNED_BYTES:
         return None
-    text = line[brace:].rstrip()
-    ahead, behind = [], []
-    for name, held in old.items():
-        spans = [match.span() for match in string_member(name, held).finditer(line)]
-        if len(spans) != 1:
-            return None
-        (ahead if spans[0][0] < choices else behind).append(spans[0])
-    start_at = max((end for _start, end in ahead), default=brace + 1)
-    end_at = min((start for start, _end in behind), default=brace + len(text) - 1)
-    start, end = line[brace:start_at], line[end_at : brace + len(text)]
+    changes = _changes(line, value, wanted, drops_usage=drops_usage)
+    if changes is None:
+        return None
+    created = line.find(b'"created"') if created_varies else -1
+    fixed_until = choices if created < 0 else min(choices, created)
+    ahead = [change for change in changes if change[0] < fixed_until]
+    behind = [change for change in changes if change[0] > fixed_until]
+    cut = ahead[-1][1] if ahead else line.index(b"{") + 1
+    olds, news = tuple(line[a:z] for a, z, _new in behind), tuple(new for _a, _z, new in behind)
     template = Template(
-        old_start=EVENT_START + line[:start_at],
-        new_start=EVENT_START + DATA + _renamed(start, value, wanted),
-        old_end=end + EVENT_END,
-        new_end=_renamed(end, value, wanted) + EVENT_END,
-        null_finish=_spelling(_NULL_FINISH, line, b'"finish_reason":null'),
-        null_usage=_spelling(_NULL_USAGE, line, b',"usage":null'),
-        drops_usage=drops_usage,
+        start=line[:cut],
+        new_start=DATA + _replaced(line, line.index(b"{"), cut, ahead),
+        tail=_compiled(_pattern(line, cut, behind)),
+        olds=olds,
+        news=news,
     )
     return template if _is_right(template, line, wanted) else None
 
 
-def identified(line: bytes, value: dict[str, Any], wanted: dict[str, Any]) -> bytes:
-    """Return the event for `wanted`, with the bytes of `line` wherever only names differ."""
-    text = line[line.find(b"{") :].rstrip() if line else b""
-    names = {"id": wanted["id"], "model": wanted["model"]}
-    out = replace_identity(text, value, **names) if {**value, **names} == wanted else None
-    return DATA + (encode(wanted) if out is None else out) + EVENT_END
+Change = tuple[int, int, bytes]
+"""Where something stands, and what to put there."""
 
 
-def _renamed(part: bytes, value: dict[str, Any], wanted: dict[str, Any]) -> bytes:
+def _changes(
+    line: bytes, value: dict[str, Any], wanted: dict[str, Any], *, drops_usage: bool
+) -> list[Change] | None:
+    changes = []
     for name in ("id", "model"):
-        new = b'"%s":%s' % (name.encode(), orjson.dumps(wanted[name]))
-        part = string_member(name, value[name]).sub(lambda _match, new=new: new, part)
-    return part
+        held = value.get(name)
+        if not isinstance(held, str):
+            return None
+        spans = [match.span() for match in string_member(name, held).finditer(line)]
+        if len(spans) != 1:
+            return None
+        changes.append((*spans[0], b'"%s":%s' % (name.encode(), orjson.dumps(wanted[name]))))
+    if drops_usage and "usage" in value:
+        spans = [match.span() for match in _NULL_USAGE.finditer(line)]
+        if len(spans) != 1:
+            return None
+        changes.append((*spans[0], b""))
+    return sorted(changes)
 
 
-def _spelling(pattern: re.Pattern[bytes], line: bytes, default: bytes) -> bytes:
-    match = pattern.search(line)
-    return default if match is None else match[0]
+def _replaced(line: bytes, at: int, end: int, changes: list[Change]) -> bytes:
+    pieces = []
+    for start, stop, new in changes:
+        pieces += [line[at:start], new]
+        at = stop
+    return b"".join((*pieces, line[at:end]))
+
+
+def _pattern(line: bytes, at: int, behind: list[Change]) -> bytes:
+    """Return the pattern of the line from `at` on: its bytes, but any text where one may differ."""
+    pieces = []
+    for start, stop, _new in behind:
+        # Names differ from stream to stream: a group for any text lets streams share a pattern.
+        name = _shape(line[start:stop], exact=frozenset())
+        pieces += [_shape(line[at:start]), b"(%s)" % name]
+        at = stop
+    return b"".join((*pieces, _shape(line[at:].rstrip()), EVENT_END))
+
+
+def _shape(part: bytes, exact: frozenset[bytes] = EXACT_NAMES) -> bytes:
+    pieces = []
+    key = b""
+    for token in _TOKEN.finditer(part):
+        text = token["text"]
+        if text is not None and token["colon"] is not None:
+            key = text[1:-1]
+        if text is not None and token["colon"] is None and key not in exact:
+            pieces.append(_TEXT)
+        elif token["number"] is not None and key == b"created":
+            pieces.append(_NUMBER)
+        else:
+            pieces.append(re.escape(token[0]))
+    return b"".join(pieces)
+
+
+@lru_cache(maxsize=SHAPES_KEPT)
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    """Compile once for all streams of a vendor: it takes longer than decoding fifty events."""
+    return re.compile(pattern)
 
 
 def _is_right(template: Template, line: bytes, wanted: dict[str, Any]) -> bool:
-    rewritten = template.rewrite(line + b"\n")
-    if rewritten is None:
-        return False
-    return bool(orjson.loads(rewritten[0][len(DATA) :]) == wanted)
+    out, _taken, count = template.run(line.rstrip() + EVENT_END)
+    return count == 1 and bool(orjson.loads(out[len(DATA) :]) == wanted)
 
 
 def _is_utf8(data: bytes) -> bool:
