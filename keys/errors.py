@@ -5,11 +5,11 @@ class KeysError(Exception):
     """Base of this app's errors; the message may be shown to the person who asked."""
 
 
-class KeyNotFoundError(KeysError):
+class KeyNotFound(KeysError):
     """No such key in this tenant."""
 
 
-class BadKeyRequestError(KeysError):
+class BadKeyRequest(KeysError):
     """A field of a key cannot be what was asked; `field` says which."""
 
     def __init__(self, field: str, message: str) -> None:

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from keys import secrets
-from keys.errors import BadKeyRequestError, KeyNotFoundError
+from keys.errors import BadKeyRequest, KeyNotFound
 from keys.models import ApiKey, AuditAction, AuditEvent, KeyKind, Member, Role, Tenant, User
 
 NAME_LENGTH_MAX = 80
@@ -54,7 +54,7 @@ def create_key(
     limits: KeyLimits | None = None,
     created_by: User | None = None,
 ) -> CreatedKey:
-    """The only moment at which the secret exists in clear. Raises BadKeyRequestError."""
+    """The only moment at which the secret exists in clear. Raises BadKeyRequest."""
     limits = limits or KeyLimits()
     name = _clean_name(name)
     _check_limits(limits)
@@ -85,11 +85,11 @@ def create_key(
 
 
 def revoke_key(tenant: Tenant, public_id: str, *, actor: str, reason: str = "") -> ApiKey:
-    """Revoking twice is revoking once. Raises KeyNotFoundError for another tenant's key too."""
+    """Revoking twice is revoking once. Raises KeyNotFound for another tenant's key too."""
     with transaction.atomic():
         key = ApiKey.objects.select_for_update().filter(tenant=tenant, public_id=public_id).first()
         if key is None:
-            raise KeyNotFoundError("There is no such key.")
+            raise KeyNotFound("There is no such key.")
         if key.revoked_at is None:
             key.revoked_at = timezone.now()
             key.save(update_fields=["revoked_at"])
@@ -126,7 +126,7 @@ def record(
 def _clean_name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
-        raise BadKeyRequestError("name", f"Enter a name of 1 to {NAME_LENGTH_MAX} characters.")
+        raise BadKeyRequest("name", f"Enter a name of 1 to {NAME_LENGTH_MAX} characters.")
     return name
 
 
@@ -135,12 +135,12 @@ def _check_limits(limits: KeyLimits) -> None:
         try:
             ipaddress.ip_network(text, strict=False)
         except ValueError:
-            raise BadKeyRequestError(
+            raise BadKeyRequest(
                 "allowed_ips", f"{text!r} is no IP address or range."
             ) from None
     for name in ("requests_per_minute", "concurrent_requests"):
         number = getattr(limits, name)
         if number is not None and number < 1:
-            raise BadKeyRequestError(name, "Enter 1 or more. Leave it empty for no limit.")
+            raise BadKeyRequest(name, "Enter 1 or more. Leave it empty for no limit.")
     if limits.expires_at is not None and limits.expires_at <= timezone.now():
-        raise BadKeyRequestError("expires_at", "Enter a time in the future.")
+        raise BadKeyRequest("expires_at", "Enter a time in the future.")

@@ -70,7 +70,7 @@ class Settling:
             self._cost_nanos = settlement.cost_nanos
             await self._submit(self._runtime.settlements, settlement.item())
         else:
-            await self._submit(self._runtime.estimates, self._estimate_item(reading, outcome))
+            await self._submit(self._runtime.estimates, self._estimate_item(outcome))
             self._runtime.background.start(
                 asyncio.to_thread(_send_task, str(self._accepted.arrival.exchange_id)), "estimate"
             )
@@ -188,7 +188,7 @@ class Settling:
             "user_message": failure.error.message,
         }
 
-    def _estimate_item(self, reading: UsageReading, outcome: str) -> Item:
+    def _estimate_item(self, outcome: str) -> Item:
         return {
             **self._job_item(is_ready=True, outcome=outcome),
             **self._facts().item(),

@@ -32,7 +32,7 @@ def row_of(accepted: Accepted, attempts: Sequence[Attempt], sent: Sent) -> Row |
             path=arrival.path,
             http_version=arrival.http_version,
             address=arrival.client_address,
-            headers=_titled(arrival.headers),
+            headers=arrival.headers,
             size_bytes=len(arrival.body),
         ),
         vendor=[
@@ -40,7 +40,7 @@ def row_of(accepted: Accepted, attempts: Sequence[Attempt], sent: Sent) -> Row |
         ],
         answer=AnswerLeg(
             status=sent.status,
-            headers=_titled(sent.headers),
+            headers=sent.headers,
             at_ms=_ms(sent.at_s, origin_s),
             size_bytes=sent.size_bytes,
             is_stream=request.stream,
@@ -69,11 +69,11 @@ def _vendor_leg(number: int, attempt: Attempt, origin_s: float) -> VendorLeg:
         vendor_model=attempt.route.vendor_model,
         url=attempt.route.vendor.base_url.rstrip("/") + PATH,
         include_usage=attempt.asks_usage,
-        headers=_titled(attempt.request_headers),
+        headers=attempt.request_headers,
         size_bytes=len(attempt.body),
         at_ms=_ms(attempt.started_s, origin_s),
         status=attempt.status or None,
-        response_headers=_titled(attempt.headers),
+        response_headers=attempt.headers,
         response_at_ms=_ms(attempt.first_byte_s or attempt.head_s, origin_s)
         if attempt.head_s
         else None,
@@ -81,11 +81,6 @@ def _vendor_leg(number: int, attempt: Attempt, origin_s: float) -> VendorLeg:
         sha256=attempt.capture.sha256,
         error=attempt.fault.value if attempt.fault is not None else None,
     )
-
-
-def _titled(headers: Headers) -> list[tuple[str, str]]:
-    """Names as people write them: HTTP does not care, readers do."""
-    return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in headers]
 
 
 def _value(headers: Headers, wanted: bytes) -> str:
