@@ -3,12 +3,35 @@
 import re
 from functools import lru_cache
 
-from billing.estimation.families import fallback, openai, qwen
+from billing.estimation.families import (
+    claude,
+    deepseek,
+    fallback,
+    gemini,
+    glm,
+    gpt_oss,
+    llama,
+    mistral,
+    openai,
+    qwen,
+)
 from billing.estimation.family import Family
 
 _NAMES_KEPT = 4_096
 
 _ROWS: tuple[tuple[str, Family], ...] = (
+    (r"gpt-?oss", gpt_oss.GPT_OSS),
+    (r"deepseek(?!.*distill)", deepseek.DEEPSEEK),
+    (
+        r"claude-?(v?[123]|instant|[a-z]+-(3|4(-[0-6])?(?!-?\d)))|claude-4\.[0-6]|claude-?[34]-",
+        claude.CLAUDE,
+    ),
+    (r"claude", claude.CLAUDE_4_7),
+    (r"gemini|gemma", gemini.GEMINI),
+    (r"glm", glm.GLM),
+    (r"llama-?4", llama.LLAMA_4),
+    (r"llama", llama.LLAMA_3),
+    (r"mi(s|x|nis)tral|magistral|codestral|devstral|pixtral|voxtral", mistral.MISTRAL),
     (r"qwen-?3\.[5-9]", qwen.QWEN_3_5),
     (r"qwen-?3-coder|qwen-coder-plus", qwen.QWEN_3_CODER),
     (r"qwen-?3|qwq|qwen-(plus|max|turbo|flash)", qwen.QWEN_3),

@@ -91,25 +91,34 @@ def _chosen_tool_tokens(choice: Any, tally: Tally) -> int:
 _HEADER_KEYS = frozenset({"title", "description", "additionalProperties"})
 
 
-def _schema_tokens(prompt: Prompt, tally: Tally) -> int:
-    """A schema under its name and description; beside tools it has no heading of its own.
+def _schema_body(schema: Mapping[str, Any]) -> tuple[str, str]:
+    """What a schema is printed as, and its description.
 
     A strict one is printed without what only validators read.
     """
+    value = schema.get("schema")
+    holder = value if isinstance(value, Mapping) else {}
+    strict = schema.get("strict") is True
+    dropped = _HEADER_KEYS if strict else frozenset()
+    body = compact_json({key: holder[key] for key in holder if key not in dropped})
+    description = schema.get("description") or (holder.get("description") if strict else None)
+    return body, text_of(description)
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """A response format under its heading."""
+    body, description = _schema_body(schema)
+    comment = f"// {description}\n" if description else ""
+    return f"# Response Formats\n\n## {text_of(schema.get('name'))}\n\n{comment}{body}"
+
+
+def _schema_tokens(prompt: Prompt, tally: Tally) -> int:
+    """Beside tools a response format has no heading of its own."""
     if prompt.schema is None:
         return 0
-    schema = prompt.schema.get("schema")
-    holder = schema if isinstance(schema, Mapping) else {}
-    dropped = _HEADER_KEYS if prompt.schema.get("strict") is True else frozenset()
-    body = compact_json({key: holder[key] for key in holder if key not in dropped})
     if prompt.tools:
-        return tally(body)
-    description = prompt.schema.get("description")
-    if dropped:
-        description = description or holder.get("description")
-    comment = f"// {text_of(description)}\n" if description else ""
-    name = text_of(prompt.schema.get("name"))
-    return tally(f"# Response Formats\n\n## {name}\n\n{comment}") + tally(body)
+        return tally(_schema_body(prompt.schema)[0])
+    return tally(schema_text(prompt.schema))
 
 
 def _prompt(frames: _Frames, prompt: Prompt, tally: Tally) -> int:
