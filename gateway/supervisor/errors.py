@@ -12,5 +12,5 @@ class StartError(Exception):
         self.details = tuple(details)
 
 
-class StopRequested(Exception):  # noqa: N818  # no error: somebody asked us to end
+class StopRequested(Exception):  # no error: somebody asked us to end
     """Raised out of a wait once SIGINT, SIGTERM or SIGHUP has arrived."""

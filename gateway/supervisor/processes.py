@@ -18,7 +18,7 @@ LOG_TAIL_LINES = 12
 REASON_LINES = 3
 POLL_SECONDS = 0.05
 KILL_SECONDS = 2.0
-TRACEBACK = "Traceback (most recent call last)"
+OUR_MARKS = ("Traceback (most recent call last)", "CommandError: ")
 DISK_FULL = "No space left on device"
 
 REASON_MARKS = ("PANIC:", "FATAL:", "error:", "Error:", "ERROR:")
@@ -160,11 +160,11 @@ def run_to_end(
     finally:
         child.kill()
     if child.exit_code() != 0:
-        raise failure(child)
+        raise failure(child, "failed")
 
 
-def failure(child: Child) -> StartError:
-    """Why a child has ended: a sentence out of its own last words; a traceback keeps them all."""
+def failure(child: Child, what: str = "did not start") -> StartError:
+    """Why a child has ended: a sentence out of its own last words, and the words if it is ours."""
     command = child.command
     lines = child.last_lines()
     if any(DISK_FULL in line for line in lines):
@@ -172,9 +172,8 @@ def failure(child: Child) -> StartError:
         return StartError(f"{command.name} stopped: the disk that holds {folder} is full.")
     reason = next((ln for ln in reversed(lines) if any(w in ln for w in REASON_MARKS)), None)
     words = (reason or " ".join(lines[-REASON_LINES:]) or describe_exit(child.exit_code())).strip()
-    sentence = f"{command.name} did not start: {words} (see {command.log_path})."
-    is_ours = any(TRACEBACK in line for line in child.output().splitlines())
-    return StartError(sentence, lines if is_ours else [])
+    sentence = f"{command.name} {what}: {words.rstrip('.')} (see {command.log_path})."
+    return StartError(sentence, lines if any(mark in child.output() for mark in OUR_MARKS) else [])
 
 
 def describe_exit(code: int | None) -> str:

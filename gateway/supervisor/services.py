@@ -52,7 +52,7 @@ class Services:
         return self._python("migrate", "manage.py", "migrate", "--no-input")
 
     def seed_demo(self, benchecho_url: str) -> Command:
-        """Prints a JSON object on a line of its own; what was printed last time is its state."""
+        """Its standard output is one JSON object; it finds what it made last time in its state."""
         arguments = ["--benchecho-url", benchecho_url, "--state", str(self.var.demo)]
         if self.options.catalog is not None:
             arguments += ["--catalog", str(self.options.catalog)]

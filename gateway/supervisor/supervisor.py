@@ -141,14 +141,12 @@ class Supervisor:
         return url
 
     def _seed_demo(self, services: Services, benchecho_url: str) -> dict[str, Any]:
-        """What it prints is kept under VAR, whose owner alone may read it, and given back next."""
+        """It keeps the demo's secrets under VAR by itself; what it prints is for us alone."""
         with tempfile.TemporaryFile() as answer:
             command = services.seed_demo(benchecho_url)
             run_to_end(command, seconds=SEED_SECONDS, pause=self._signals.pause, stdout=answer)
             answer.seek(0)
-            demo = json.load(answer)
-        self._var.write(self._var.demo.name, demo)
-        return dict(demo)
+            return dict(json.load(answer))
 
     def _start_services(self, services: Services, listening_fd: int) -> None:
         """Start them all at once, then wait for each to say that it is at work."""

@@ -110,7 +110,7 @@ def test_a_program_of_ours_that_fails_shows_its_last_lines(tmp_path):
     wanted = command(tmp_path, "raise ValueError('no such thing')")
     with pytest.raises(StartError) as failure:
         run_to_end(wanted, seconds=30, pause=time.sleep)
-    expected = f"stand-in did not start: ValueError: no such thing (see {wanted.log_path})."
+    expected = f"stand-in failed: ValueError: no such thing (see {wanted.log_path})."
     assert str(failure.value) == expected
     assert failure.value.details[-1] == "ValueError: no such thing"
 
@@ -119,14 +119,25 @@ def test_a_program_of_others_that_fails_is_one_sentence(tmp_path):
     source = "print('hint'); print('FATAL:  it is broken'); print('bye'); raise SystemExit(3)"
     with pytest.raises(StartError) as failure:
         run_to_end(command(tmp_path, source), seconds=30, pause=time.sleep)
-    assert str(failure.value).startswith("stand-in did not start: FATAL:  it is broken (see ")
+    assert str(failure.value).startswith("stand-in failed: FATAL:  it is broken (see ")
     assert failure.value.details == ()
+
+
+def test_a_command_that_refuses_shows_all_its_words(tmp_path):
+    source = (
+        "print('CommandError: bad.yaml was not applied.\\nline 3: no price'); raise SystemExit(1)"
+    )
+    with pytest.raises(StartError) as failure:
+        run_to_end(command(tmp_path, source), seconds=30, pause=time.sleep)
+    expected = "stand-in failed: CommandError: bad.yaml was not applied (see "
+    assert str(failure.value).startswith(expected)
+    assert failure.value.details[-1] == "line 3: no price"
 
 
 def test_a_program_that_fails_without_a_word_is_told_by_its_exit(tmp_path):
     with pytest.raises(StartError) as failure:
         run_to_end(command(tmp_path, "raise SystemExit(3)"), seconds=30, pause=time.sleep)
-    assert "did not start: ended with exit code 3 (see" in str(failure.value)
+    assert "stand-in failed: ended with exit code 3 (see" in str(failure.value)
 
 
 def test_a_full_disk_is_named_as_that(tmp_path):
