@@ -103,7 +103,7 @@ def _leave_trail(diff: Diff, source: str, actor: str) -> None:
 
 
 def _vendors(entries: Sequence[VendorEntry], diff: Diff) -> tuple[dict[str, Vendor], list[Mistake]]:
-    rows = {row.name: row for row in Vendor.objects.all()}
+    rows = {row.name: row for row in Vendor.objects.order_by("pk")}
     mistakes = []
     for entry in entries:
         row = rows.get(entry.name)
@@ -133,7 +133,7 @@ def _values(entry: VendorEntry) -> dict[str, Any]:
 
 
 def _models(entries: Sequence[ModelEntry], diff: Diff) -> dict[str, Model]:
-    rows = {row.name: row for row in Model.objects.all()}
+    rows = {row.name: row for row in Model.objects.order_by("pk")}
     for entry in entries:
         values = {name: getattr(entry, name) for name in MODEL_FIELDS}
         row = rows.get(entry.name)
@@ -192,7 +192,7 @@ def _routes(
     }
     rows = {
         _Place(row.model.name, row.vendor.name, row.vendor_model): row
-        for row in Route.objects.select_related("model", "vendor")
+        for row in Route.objects.select_related("model", "vendor").order_by("pk")
     }
     for place, route in wanted.items():
         values = _route_values(route)

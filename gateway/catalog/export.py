@@ -11,7 +11,7 @@ from gateway.catalog.apply import ROUTE_FIELDS
 from gateway.catalog.diff import moment_text, price_text, seconds_text
 from gateway.catalog.entries import KEPT_CREDENTIAL
 from gateway.catalog.nodes import without_environment
-from gateway.catalog.prices import DIMENSIONS, Version, in_force, stored_versions
+from gateway.catalog.prices import Version, in_force, stored_versions
 from gateway.models import KEYLESS, Model, Route, Vendor
 
 HEADING: Final = "# Farthing's catalog; see docs/catalog.md.\n"
@@ -126,10 +126,6 @@ def _current_and_planned(versions: Iterable[Version], now: datetime) -> list[Ver
 
 
 def _price(currency: str, version: Version) -> dict[str, Any]:
-    numbers = {
-        name: _Number(price_text(number))
-        for name, number in zip(DIMENSIONS, version.numbers, strict=True)
-        if number is not None
-    }
+    numbers = {name: _Number(price_text(number)) for name, number in version.given()}
     start = _Moment(moment_text(version.effective_from))
     return {"currency": currency, "effective_from": start, **numbers}

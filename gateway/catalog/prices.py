@@ -1,7 +1,7 @@
 """Which price versions an apply adds. A version is immutable: a change is a new version."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -10,13 +10,14 @@ from billing.models import Price
 from gateway.catalog.diff import Diff, moment_text, price_text
 from gateway.catalog.entries import Mistake, ModelEntry, PriceEntry
 
+PER_REQUEST: Final = "per_request"
 DIMENSIONS: Final = (
     "input",
     "cached_input",
     "cache_write",
     "output",
     "reasoning",
-    "per_request",
+    PER_REQUEST,
 )
 
 Numbers = tuple[int | None, ...]
@@ -28,6 +29,12 @@ class Version:
 
     effective_from: datetime
     numbers: Numbers
+
+    def given(self) -> Iterator[tuple[str, int]]:
+        """The dimensions that a file has to name."""
+        for name, number in zip(DIMENSIONS, self.numbers, strict=True):
+            if number or (number == 0 and name != PER_REQUEST):
+                yield name, number
 
 
 def numbers_of(price: Price | PriceEntry) -> Numbers:
@@ -193,11 +200,7 @@ class _Plan:
 
 
 def _listed(version: Version) -> str:
-    return ", ".join(
-        f"{name} {price_text(number)}"
-        for name, number in zip(DIMENSIONS, version.numbers, strict=True)
-        if number is not None
-    )
+    return ", ".join(f"{name} {price_text(number)}" for name, number in version.given())
 
 
 def _differences(before: Version | None, after: Version) -> list[str]:
