@@ -60,7 +60,7 @@ class Facts:
         self.vendor_id = self.vendor_id or _text(value.get("id"))
         self.vendor_model = self.vendor_model or _text(value.get("model"))
         created = value.get("created")
-        if type(created) is int and created:
+        if self.created is None and type(created) is int and created:
             self.created = created
         for choice in value["choices"]:
             if isinstance(choice, dict):

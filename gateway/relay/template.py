@@ -20,14 +20,16 @@ from gateway.relay.json_text import string_member
 
 DATA = b"data: "
 EVENT_END = b"\n\n"
-EXACT_NAMES = frozenset({b"id", b"model", b"object", b"type", b"finish_reason", b"role"})
+EXACT_NAMES = frozenset({b"error", b"finish_reason", b"id", b"model", b"object", b"role", b"type"})
 """Keys whose text decides what an event is."""
 MAX_LEARNED_BYTES = 4096
 """A longer event is decoded and not learned from, so that no pattern grows large."""
 SHAPES_KEPT = 256
 
-_TEXT = rb'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"'
-_NUMBER = rb"[0-9.]+"
+_PLAIN = rb'[^"\\\x00-\x1f]*'
+_ESCAPE = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+_TEXT = rb'"%s(?:%s%s)*"' % (_PLAIN, _ESCAPE, _PLAIN)
+_NUMBER = rb"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?"
 _TOKEN = re.compile(rb'(?P<text>"(?:[^"\\]|\\.)*")(?P<colon>\s*:\s*)?|(?P<number>[0-9.]+)|[^"0-9]+')
 _NULL_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
 
@@ -188,7 +190,10 @@ def _compiled(pattern: bytes) -> re.Pattern[bytes]:
 
 def _is_right(template: Template, line: bytes, wanted: dict[str, Any]) -> bool:
     out, _taken, count = template.run(line.rstrip() + EVENT_END)
-    return count == 1 and bool(orjson.loads(out[len(DATA) :]) == wanted)
+    try:
+        return count == 1 and bool(orjson.loads(out[len(DATA) :]) == wanted)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _is_utf8(data: bytes) -> bool:
