@@ -96,5 +96,5 @@ bench-quick: environment ## The same in under two minutes, ours alone
 
 .PHONY: clean
 clean: ## Remove .venv and caches; the data under var/ stays
-	@rm -rf $(VENV) $(VENV).install.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find $(APPS) tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,6 +21,7 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 
 from gateway.supervisor.errors import StartError
+from gateway.supervisor.files import PRIVATE_FOLDER, write_private
 from gateway.supervisor.identity import Identity, choose_identity, give_folder
 from gateway.supervisor.processes import Child, Command, Pause, failure, run_to_end
 
@@ -46,8 +47,6 @@ CONNECT_SECONDS = 5
 PORT_ATTEMPTS = 5
 PORT_TAKEN = "Address already in use"
 PASSWORD_REFUSED = ("password authentication failed", "invalid username-password pair")
-PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
 
 POSTGRES_SETTINGS = {
     "listen_addresses": LOOPBACK,
@@ -372,15 +371,6 @@ def _answers(server: Server, ask: Callable[[Server], None]) -> bool:
             ) from error
         return False
     return True
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace `path` at once by a file that only its owner reads."""
-    draft = path.with_name(path.name + ".draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    draft.replace(path)
 
 
 def _bare_environment() -> dict[str, str]:

@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 STAMP_NAME = "installed.json"
-LOCK_NAME = ".install.lock"
 
 
 def say(words: str) -> None:
@@ -76,8 +75,8 @@ def install(folder: Path, requirements: list[Path]) -> int:
 def main(arguments: list[str]) -> int:
     folder, *requirements = map(Path, arguments)
     try:
-        # Two `make run` side by side must not install into one folder at once.
-        with folder.with_name(folder.name + LOCK_NAME).open("w") as lock:
+        # Two `make run` side by side must not install at once; this very file is what they share.
+        with Path(__file__).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return install(folder, requirements)
     except (OSError, subprocess.CalledProcessError) as error:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +18,7 @@ LOG_TAIL_BYTES = 16 * 1024
 LOG_TAIL_LINES = 12
 REASON_LINES = 3
 POLL_SECONDS = 0.05
-KILL_SECONDS = 2.0
-OUR_MARKS = ("Traceback (most recent call last)", "CommandError: ")
 DISK_FULL = "No space left on device"
-
 REASON_MARKS = ("PANIC:", "FATAL:", "error:", "Error:", "ERROR:")
 
 Pause = Callable[[float], None]
@@ -173,7 +171,8 @@ def failure(child: Child, what: str = "did not start") -> StartError:
     reason = next((ln for ln in reversed(lines) if any(w in ln for w in REASON_MARKS)), None)
     words = (reason or " ".join(lines[-REASON_LINES:]) or describe_exit(child.exit_code())).strip()
     sentence = f"{command.name} {what}: {words.rstrip('.')} (see {command.log_path})."
-    return StartError(sentence, lines if any(mark in child.output() for mark in OUR_MARKS) else [])
+    is_ours = command.argv[0] == sys.executable
+    return StartError(sentence, lines if is_ours else [])
 
 
 def describe_exit(code: int | None) -> str:

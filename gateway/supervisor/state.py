@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.supervisor.embedded import PRIVATE_FOLDER, free_port, write_private
+from gateway.supervisor.embedded import free_port
 from gateway.supervisor.errors import StartError
+from gateway.supervisor.files import PRIVATE_FILE, PRIVATE_FOLDER, write_private
 from gateway.supervisor.processes import Child
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
@@ -55,7 +56,7 @@ class Var:
             self.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             self._check_room(min_free_bytes)
             self.logs.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         except OSError as error:
             raise unusable(self.folder, error) from error
         self._lock(descriptor)

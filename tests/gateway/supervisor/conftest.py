@@ -86,6 +86,7 @@ class Project:
     folder: Path
 
     def run(self, var: Path, **environment: str) -> Run:
+        """Embedded servers and a free port, unless `environment` says otherwise."""
         kept = {
             name: text
             for name, text in os.environ.items()

@@ -15,7 +15,6 @@ from gateway.supervisor.embedded import (
     free_port,
     start_postgres,
     start_valkey,
-    write_private,
 )
 from gateway.supervisor.errors import StartError, StopRequested
 
@@ -215,12 +214,3 @@ def test_valkeys_folder_that_is_a_file_is_one_sentence(tmp_path):
     with pytest.raises(StartError) as refusal:
         valkey(tmp_path)
     assert str(refusal.value).startswith(f"The data folder {tmp_path / 'data'} cannot be used: ")
-
-
-def test_a_private_file_is_replaced_at_once_and_stays_private(tmp_path):
-    path = tmp_path / "secret"
-    path.write_text("old and longer")
-    path.chmod(0o644)
-    write_private(path, "new")
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o600)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]

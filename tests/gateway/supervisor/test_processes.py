@@ -116,9 +116,11 @@ def test_a_program_of_ours_that_fails_shows_its_last_lines(tmp_path):
 
 
 def test_a_program_of_others_that_fails_is_one_sentence(tmp_path):
-    source = "print('hint'); print('FATAL:  it is broken'); print('bye'); raise SystemExit(3)"
+    script = "echo hint; echo 'FATAL:  it is broken'; echo bye; exit 3"
     with pytest.raises(StartError) as failure:
-        run_to_end(command(tmp_path, source), seconds=30, pause=time.sleep)
+        run_to_end(
+            command(tmp_path, "", argv=("/bin/sh", "-c", script)), seconds=30, pause=time.sleep
+        )
     assert str(failure.value).startswith("stand-in failed: FATAL:  it is broken (see ")
     assert failure.value.details == ()
 
