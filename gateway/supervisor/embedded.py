@@ -172,8 +172,8 @@ def _check_folder(data_dir: Path) -> None:
         version = (data_dir / "PG_VERSION").read_text().strip()
     except PermissionError as error:
         raise StartError(
-            f"The data folder {data_dir} belongs to another user; start Farthing as that user, "
-            "or choose another folder with VAR."
+            f"The data folder {data_dir} cannot be read by you; start Farthing as its owner, or "
+            "choose another folder with VAR."
         ) from error
     except (OSError, ValueError) as error:
         raise StartError(

@@ -99,4 +99,5 @@ def test_a_place_that_cannot_be_written_is_one_sentence():
     argv = [sys.executable, "-I", str(SCRIPT), "/proc/none/env", "/dev/null"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stdout.startswith("The environment /proc/none/env could not be made: ")
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("The environment /proc/none/env could not be made: ")
