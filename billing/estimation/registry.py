@@ -22,11 +22,8 @@ _NAMES_KEPT = 4_096
 _ROWS: tuple[tuple[str, Family], ...] = (
     (r"gpt-?oss", gpt_oss.GPT_OSS),
     (r"deepseek(?!.*distill)", deepseek.DEEPSEEK),
-    (
-        r"claude-?(v?[123]|instant|[a-z]+-(3|4(-[0-6])?(?!-?\d)))|claude-4\.[0-6]|claude-?[34]-",
-        claude.CLAUDE,
-    ),
-    (r"claude", claude.CLAUDE_4_7),
+    (r"claude(-?[5-9]|.*(4[.-]([7-9]|\d\d)|[a-z]-?[5-9])(?!\d))", claude.CLAUDE_4_7),
+    (r"claude", claude.CLAUDE),
     (r"gemini|gemma", gemini.GEMINI),
     (r"glm", glm.GLM),
     (r"llama-?4", llama.LLAMA_4),
@@ -38,7 +35,7 @@ _ROWS: tuple[tuple[str, Family], ...] = (
     (r"qwen-?2\.5|qvq", qwen.QWEN_2_5),
     (r"qwen", qwen.QWEN_2),
     (r"gpt-?(3\.5|35)|gpt-?4(?![\w.]|-(1|5)\b)|davinci-002|babbage-002", openai.OPENAI_CL100K),
-    (r"gpt-?4\.?[o15]|chatgpt", openai.OPENAI_O200K),
+    (r"gpt-?4[.-]?[o15]|chatgpt", openai.OPENAI_O200K),
     (r"gpt-?[5-9]|(?<![a-z])o[1-9](?![a-z0-9])|codex-mini", openai.OPENAI_REASONER),
 )
 """First match wins, searched anywhere in the lower-case name: vendors add prefixes and dates."""

@@ -17,31 +17,31 @@ from billing.estimation.text import Tally
 _FRAME = 7
 _SYSTEM = 3
 _FURTHER_MESSAGE = 4
-_CALL_AND_RESULT = 48
 _ANSWER_END = 3
-_ANSWER_CALL = 35
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 
-_EARLY = re.compile(r"claude-?(2|3|instant|opus-4-?[01]?(?!\d)|sonnet-4-?0?(?!-?[1-9]))|-3[.-]\d")
+_LATER = re.compile(r"4[.-][5-9]")
 _EARLY_TOOLS = 316
-_TOOLS = 500
-_FORCED_TOOLS = 600
+_FORCING = 100
 _FORCED = frozenset({"any", "tool", "required"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Thousandths of the stand-in vocabulary's tokens, and the rules of images."""
+    """Thousandths of the stand-in vocabulary's tokens, tokens of frames, and images' bounds."""
 
     prompt: int
     tools: int
     completion: int
+    hidden_tools: int
+    call_and_result: int
+    answer_call: int
     image_side_pixels: int
     max_image_tokens: int
 
 
-_BEFORE_4_7 = _Rates(1_020, 1_100, 1_090, 1_568, 1_568)
-_FROM_4_7 = _Rates(1_360, 1_360, 1_370, 2_576, 4_784)
+_BEFORE_4_7 = _Rates(1_070, 1_100, 1_090, 500, 60, 42, 1_568, 1_568)
+_FROM_4_7 = _Rates(1_360, 1_360, 1_370, 440, 48, 38, 2_576, 4_784)
 _PATCH_PIXELS = 28
 
 
@@ -60,9 +60,10 @@ def _forced(prompt: Prompt) -> bool:
 def _tools_tokens(rates: _Rates, prompt: Prompt, tally: Tally) -> int:
     if not prompt.tools:
         return 0
-    hidden = _FORCED_TOOLS if _forced(prompt) else _TOOLS
-    if _EARLY.search(prompt.model):
+    hidden = rates.hidden_tools
+    if rates is _BEFORE_4_7 and not _LATER.search(prompt.model):
         hidden = _EARLY_TOOLS
+    hidden += _FORCING if _forced(prompt) else 0
     return hidden + scaled(tally(compact_json(prompt.tools)), rates.tools)
 
 
@@ -70,7 +71,7 @@ def _message_tokens(rates: _Rates, message: Message, tally: Tally) -> int:
     tokens = _SYSTEM if message.role in _SYSTEM_ROLES else _FURTHER_MESSAGE
     tokens += scaled(tally(message.text), rates.prompt)
     for call in message.tool_calls:
-        tokens += _CALL_AND_RESULT + scaled(tally(call.name + call.arguments), rates.prompt)
+        tokens += rates.call_and_result + scaled(tally(call.name + call.arguments), rates.prompt)
     return tokens + sum(_image_tokens(rates, image) for image in message.images)
 
 
@@ -85,7 +86,7 @@ def _prompt(rates: _Rates, prompt: Prompt, tally: Tally) -> int:
 def _completion(rates: _Rates, choice: Choice, _prompt: Prompt, tally: Tally) -> int:
     tokens = scaled(tally(choice.text) + tally(choice.reasoning), rates.completion)
     for call in choice.tool_calls:
-        tokens += _ANSWER_CALL + scaled(tally(call.name + call.arguments), rates.completion)
+        tokens += rates.answer_call + scaled(tally(call.name + call.arguments), rates.completion)
     return tokens + _ANSWER_END
 
 

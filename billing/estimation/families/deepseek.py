@@ -4,6 +4,7 @@ Source: tokenizer_config.json of deepseek-ai/DeepSeek-V3 and -R1, encoding of V3
 """
 
 import json
+import re
 from decimal import Decimal
 
 from billing.estimation.family import EXACT, Errors, Family, other_media_tokens
@@ -20,6 +21,9 @@ _REASONER = 2
 _TOOLS = 222
 """How to call a tool, in V4's system message."""
 _MARK = "｜DSML｜"
+_OLD = re.compile(r"r1|v2|v3(?!\.[2-9])")
+"""Before V3.2 calls were marked by control tokens."""
+_REASONERS = re.compile(r"r1|reasoner")
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
@@ -42,9 +46,22 @@ def _parameter_text(name: str, value: object) -> str:
     )
 
 
-def _calls_text(calls: tuple[ToolCall, ...]) -> str:
+def _old_calls_text(calls: tuple[ToolCall, ...]) -> str:
+    inner = "\n".join(
+        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.name}\n"
+        f"```json\n{call.arguments}\n```<｜tool▁call▁end｜>"
+        for call in calls
+    )
+    return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
+
+
+def _calls_text(model: str, calls: tuple[ToolCall, ...]) -> str:
+    if not calls:
+        return ""
+    if _OLD.search(model):
+        return _old_calls_text(calls)
     inner = "\n".join(map(_call_text, calls))
-    return f"\n\n<{_MARK}tool_calls>\n{inner}\n</{_MARK}tool_calls>" if calls else ""
+    return f"\n\n<{_MARK}tool_calls>\n{inner}\n</{_MARK}tool_calls>"
 
 
 def _without_thought(text: str) -> str:
@@ -52,11 +69,11 @@ def _without_thought(text: str) -> str:
     return text.rsplit("</think>", 1)[-1] if "</think>" in text else text
 
 
-def _message_tokens(message: Message, tally: Tally) -> int:
+def _message_tokens(model: str, message: Message, tally: Tally) -> int:
     if message.role in _SYSTEM_ROLES:
         return tally(message.text)
     if message.role == "assistant":
-        text = _without_thought(message.text) + _calls_text(message.tool_calls)
+        text = _without_thought(message.text) + _calls_text(model, message.tool_calls)
         thought = 2 + tally(message.reasoning) if message.tool_calls else 0
         return _ASSISTANT_TURN + thought + tally(text)
     if message.role == "tool":
@@ -66,7 +83,7 @@ def _message_tokens(message: Message, tally: Tally) -> int:
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:
     tokens = _BEGIN + _GENERATION + other_media_tokens(prompt.messages)
-    tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
+    tokens += sum(_message_tokens(prompt.model, message, tally) for message in prompt.messages)
     if "reasoner" in prompt.model:
         tokens += _REASONER
     if prompt.tools and "r1" not in prompt.model:
@@ -74,9 +91,15 @@ def _prompt(prompt: Prompt, tally: Tally) -> int:
     return tokens
 
 
-def _completion(choice: Choice, _prompt: Prompt, tally: Tally) -> int:
-    end = 1 if choice.reasoning else 0
-    text = choice.text + _calls_text(choice.tool_calls)
+def _end(choice: Choice, model: str) -> int:
+    """What closes the reasoning and, from a reasoner, the answer."""
+    whole = choice.finish_reason != "length"
+    return (1 if choice.reasoning else 0) + (1 if whole and _REASONERS.search(model) else 0)
+
+
+def _completion(choice: Choice, prompt: Prompt, tally: Tally) -> int:
+    end = _end(choice, prompt.model)
+    text = choice.text + _calls_text(prompt.model, choice.tool_calls)
     return tally(choice.reasoning) + tally(text) + end
 
 

@@ -1,6 +1,6 @@
 """gpt-oss: the harmony format, with the system message that its servers write.
 
-Source: the chat template published with openai/gpt-oss-120b. Groq adds four tokens of its own.
+Source: the chat template published with openai/gpt-oss-120b.
 """
 
 from collections.abc import Iterable
@@ -14,8 +14,10 @@ from billing.estimation.typescript import functions_text
 
 _SYSTEM = 61
 """Identity, knowledge cutoff, current date, reasoning effort and valid channels, framed."""
-_CALLS_CHANNEL = 15
+_CALLS_CHANNEL = 16
 """The line that sends calls to the commentary channel."""
+_GROQ = 4
+"""Groq's own, whose name for the model has the maker's name before it."""
 _GENERATION = 2
 _FRAME = 4
 """`<|start|>` role `<|message|>` ... `<|end|>`."""
@@ -33,22 +35,18 @@ def _developer_tokens(prompt: Prompt, tally: Tally) -> int:
     told = [message.text for message in prompt.messages if message.role in _SYSTEM_ROLES]
     parts = [f"# Instructions\n\n{text}\n\n" for text in told]
     if prompt.tools:
-        parts.append(f"# Tools\n\n## functions\n\n{_namespace(prompt)}")
+        parts.append(f"# Tools\n\n## functions\n\n{functions_text(prompt.tools)}")
     if prompt.schema is not None:
         parts.append(schema_text(prompt.schema))
     return _FRAME + tally("".join(parts)) if parts else 0
 
 
-def _namespace(prompt: Prompt) -> str:
-    return functions_text(prompt.tools)
-
-
-def _assistant_tokens(message: Message, tally: Tally, *, thinks: bool) -> int:
-    """A turn's calls, with its reasoning where the loop of calls is still open, or its answer."""
+def _assistant_tokens(message: Message, tally: Tally) -> int:
+    """A turn's calls, with what was thought before them, or its answer."""
     if not message.tool_calls:
         return _FRAME + _CHANNEL + tally(message.text)
-    thought = message.reasoning or message.text
-    tokens = _FRAME + _CHANNEL + tally(thought) if thought and thinks else 0
+    thought = message.reasoning or message.text.rsplit("</think>", 1)[-1].strip()
+    tokens = _FRAME + _CHANNEL + tally(thought) if thought else 0
     for call in message.tool_calls:
         head = tally(f" to=functions.{call.name}") + _CHANNEL + _CALL_FORMAT
         tokens += _FRAME + head + tally(call.arguments)
@@ -60,7 +58,7 @@ def _turns_tokens(messages: Iterable[Message], tally: Tally) -> int:
     tokens = 0
     for message in messages:
         if message.role == "assistant":
-            tokens += _assistant_tokens(message, tally, thinks=True)
+            tokens += _assistant_tokens(message, tally)
         elif message.role not in _SYSTEM_ROLES:
             tokens += _FRAME + tally(message.text)
     return tokens
@@ -70,6 +68,8 @@ def _prompt(prompt: Prompt, tally: Tally) -> int:
     tokens = _SYSTEM + _GENERATION + other_media_tokens(prompt.messages)
     if prompt.tools:
         tokens += _CALLS_CHANNEL
+    if prompt.model.startswith("openai/"):
+        tokens += _GROQ
     return tokens + _developer_tokens(prompt, tally) + _turns_tokens(prompt.messages, tally)
 
 
