@@ -16,6 +16,18 @@ from billing.money import nanos_from_text
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(scope="session")
+def django_db_setup(django_test_environment, django_db_blocker) -> None:
+    """The test database, whichever tests run: pytest-django makes it for marked ones only.
+
+    It is not taken down: it ends with the session's server, and a next run makes it anew.
+    """
+    from django.test.utils import setup_databases
+
+    with django_db_blocker.unblock():
+        setup_databases(verbosity=0, interactive=False)
+
+
 @pytest.fixture
 def committed(django_db_setup, django_db_blocker) -> Iterator[None]:
     with django_db_blocker.unblock():

@@ -104,7 +104,7 @@ class Stack:
         process = self.run(
             name,
             *("uvicorn", application, "--host", "127.0.0.1", "--port", str(port)),
-            *("--loop", "uvloop", "--http", "httptools", "--no-access-log"),
+            *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--no-proxy-headers"),
             *("--timeout-graceful-shutdown", "5"),
             **environment,
         )

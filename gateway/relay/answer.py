@@ -8,6 +8,7 @@ route. Where `complete`, the last bytes are `closing()`: they may wait for the s
 they carry the usage and the end mark of a stream, or the whole of a body.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -55,6 +56,7 @@ JSON = "application/json"
 
 _BLANKS = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
+_NOTHING_YET = re.compile(rb"\A(?:[ \t\r\n]|\xef\xbb\xbf)*")
 _EVENT_STARTS = b":deir"  # a comment, data, event, id, retry
 _ERROR_STATUSES_FROM = 300  # a redirect is never followed, and so is an error as well
 
@@ -133,6 +135,16 @@ class AnswerRelay:
         self.mid_stream_failure: Failure | None = None
         self.ended = False
         self.complete = False
+
+    @property
+    def completion(self) -> JsonObject | None:
+        """What was produced so far as one chat.completion; None where that is nothing.
+
+        Only for a client that does not stream: what a stream produced is not kept.
+        """
+        if self._completion is not None:
+            return self._completion
+        return self._fold.completion() if self._fold is not None and self.has_output else None
 
     def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Take the status line and headers; what the vendor labels its body is not believed."""
@@ -285,13 +297,10 @@ class AnswerRelay:
 
     def _sniff(self, data: bytes) -> bytes:
         """Find out from the first byte that is not blank how the answer is to be read."""
-        start = (bytes(self._body) + data).lstrip(_BLANKS)
+        start = _NOTHING_YET.sub(b"", bytes(self._body) + data, count=1)
         self._body = bytearray()
-        if len(start) < len(_BOM) and _BOM.startswith(start):
+        if _BOM.startswith(start):  # also where nothing is left
             self._body += start
-            return b""
-        start = start.removeprefix(_BOM).lstrip(_BLANKS)
-        if not start:
             return b""
         is_events = start[:1] in _EVENT_STARTS
         self._reader = self._receive_events if is_events else self._receive_body
