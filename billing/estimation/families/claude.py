@@ -20,8 +20,12 @@ _FURTHER_MESSAGE = 4
 _ANSWER_END = 3
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 
-_LATER = re.compile(r"4[.-][5-9]")
-_EARLY_TOOLS = 316
+_HIDDEN_TOOLS = (
+    (re.compile(r"4[.-][56]"), 500),
+    (re.compile(r"[a-z]-?[5-9](?!\d)"), 430),
+    (re.compile(r""), 316),
+)
+"""The system prompt that tools bring, by the model's name; it is nowhere in the request."""
 _FORCING = 100
 _FORCED = frozenset({"any", "tool", "required"})
 
@@ -33,15 +37,14 @@ class _Rates:
     prompt: int
     tools: int
     completion: int
-    hidden_tools: int
     call_and_result: int
     answer_call: int
     image_side_pixels: int
     max_image_tokens: int
 
 
-_BEFORE_4_7 = _Rates(1_070, 1_100, 1_090, 500, 60, 42, 1_568, 1_568)
-_FROM_4_7 = _Rates(1_360, 1_360, 1_370, 440, 48, 38, 2_576, 4_784)
+_BEFORE_4_7 = _Rates(1_070, 1_100, 1_090, 60, 42, 1_568, 1_568)
+_FROM_4_7 = _Rates(1_360, 1_360, 1_370, 48, 38, 2_576, 4_784)
 _PATCH_PIXELS = 28
 
 
@@ -60,9 +63,7 @@ def _forced(prompt: Prompt) -> bool:
 def _tools_tokens(rates: _Rates, prompt: Prompt, tally: Tally) -> int:
     if not prompt.tools:
         return 0
-    hidden = rates.hidden_tools
-    if rates is _BEFORE_4_7 and not _LATER.search(prompt.model):
-        hidden = _EARLY_TOOLS
+    hidden = next(tokens for name, tokens in _HIDDEN_TOOLS if name.search(prompt.model))
     hidden += _FORCING if _forced(prompt) else 0
     return hidden + scaled(tally(compact_json(prompt.tools)), rates.tools)
 
