@@ -176,7 +176,9 @@ class Supervisor:
                 if not kept.child.is_running():
                     raise failure(kept.child)
             if time.monotonic() >= deadline:
-                raise StartError(f"{name} did not answer within {READY_SECONDS:.0f} s.")
+                raise StartError(
+                    f"{name} did not answer within {READY_SECONDS:.0f} s (see {self._var.logs})."
+                )
             self._signals.pause(POLL_SECONDS)
         return answer
 
