@@ -219,7 +219,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> None:
         if name in seen:
             raise invalid_request(
                 "A key occurs twice in one object of the body.",
-                param=_CONTROLS.sub("", name)[:MAX_PARAM_CHARS],
+                param=_CONTROLS.sub("", name)[:MAX_PARAM_CHARS] or "body",
                 code="duplicate_key",
             )
         seen.add(name)
