@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 ANSWER_SECONDS = 5.0
 MAX_ANSWER_BYTES = 1024 * 1024
 LABEL_WIDTH = 10
-PLAIN_MODEL = "echo"
+PLAIN_MODEL = "farthing-echo"
 
 
 def get(url: str, api_key: str | None = None) -> tuple[int, bytes] | None:

@@ -7,7 +7,9 @@ import pytest
 
 from gateway.supervisor import ready
 from gateway.supervisor.embedded import free_port
+from gateway.supervisor.services import PROJECT
 
+DEMO_CATALOG = PROJECT / "gateway" / "catalog" / "demo.yaml"
 DEMO = {
     "api_key": "sk_live_one",
     "test_key": "sk_test_two",
@@ -61,9 +63,13 @@ def test_any_status_is_an_answer(base_url):
 
 
 def test_the_example_uses_the_plain_model_where_it_is_served():
-    assert ready.example_model(["echo-429", "echo"]) == "echo"
+    assert ready.example_model(["farthing-echo-429", "farthing-echo"]) == "farthing-echo"
     assert ready.example_model(["mine", "other"]) == "mine"
-    assert ready.example_model([]) == "echo"
+    assert ready.example_model([]) == "farthing-echo"
+
+
+def test_the_plain_model_is_one_of_the_demo():
+    assert f"- name: {ready.PLAIN_MODEL}\n" in DEMO_CATALOG.read_text()
 
 
 def test_the_call_can_be_pasted_into_a_shell():
