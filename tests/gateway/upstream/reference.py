@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import socket
 import ssl
 from collections.abc import Sequence
 
@@ -71,7 +72,7 @@ class ReferenceUpstream:
             limit=max_connections,
             ssl=ssl_context or True,
             keepalive_timeout=4.0,
-            family=2,
+            family=socket.AF_INET,
         )
         self._session = aiohttp.ClientSession(
             connector=connector, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()

@@ -126,7 +126,7 @@ def test_the_wait_for_a_connection_counts_towards_the_total(ours):
             await second
         assert gauges(upstream) == (0, 0)
 
-    play(ours, silent, test, max_connections=1, timeouts=replace(PATIENT, total_s=SHORT_S))
+    play(ours, silent, test, max_connections=1, timeouts=replace(PATIENT, total_s=0.4))
 
 
 def test_a_waiter_that_leaves_is_passed_over(ours):
@@ -185,6 +185,33 @@ def test_a_lost_connection_gives_its_slot_to_a_waiter(ours):
         with pytest.raises(ConnectionLost):
             await first
         assert await second == (200, b"ok")
+
+    play(ours, in_turn(closes, answering(sized(b"ok"))), test, max_connections=1)
+
+
+def test_a_waiter_cancelled_in_the_moment_it_gets_a_slot_hands_it_on(ours):
+    may_close = asyncio.Event()
+
+    async def closes(wire):
+        await wire.request()
+        await may_close.wait()
+
+    async def test(upstream, vendor):
+        async def first():
+            with pytest.raises(ConnectionLost):
+                await post(upstream)
+            second.cancel()  # it has the slot by now, and its task has not run yet
+
+        call = asyncio.create_task(first())
+        await vendor.has_read(1)
+        second = asyncio.create_task(post(upstream))
+        third = asyncio.create_task(post(upstream))
+        await asyncio.sleep(0)
+        may_close.set()
+        await call
+        assert await third == (200, b"ok")
+        assert second.cancelled()
+        assert (vendor.connections, gauges(upstream)) == (2, (1, 1))
 
     play(ours, in_turn(closes, answering(sized(b"ok"))), test, max_connections=1)
 

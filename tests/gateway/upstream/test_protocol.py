@@ -89,6 +89,29 @@ def test_a_lagging_reader_holds_a_bounded_amount_and_is_not_called_idle(ours):
     play(ours, flood(32 * MIB, stalled), test, timeouts=replace(PATIENT, idle_s=0.15))
 
 
+def test_a_vendor_that_was_held_back_gets_its_idle_time_afresh(ours):
+    """All that is on its way has arrived; the vendor needs a moment to send again."""
+    go_on = asyncio.Event()
+    held = b"x" * (READ_HIGH_WATER_BYTES + 1)
+
+    async def script(wire):
+        await wire.request()
+        await wire.send(sized(held + b"rest")[:-4])
+        await go_on.wait()
+        await wire.send(b"rest")
+        await wire.closed_by_client()
+
+    async def test(upstream, vendor):
+        response = await upstream.open("/v1/x", [], b"{}")
+        await asyncio.sleep(0.3)  # the reader's own slowness, beyond idle_s
+        assert await response.read() == held
+        await asyncio.sleep(0.02)  # a timer left in the past would fire here
+        go_on.set()
+        assert await read_all(response) == b"rest"
+
+    play(ours, script, test, timeouts=replace(PATIENT, idle_s=0.2))
+
+
 def test_the_total_bound_holds_for_a_lagging_reader_too(ours):
     async def test(upstream, vendor):
         response = await upstream.open("/v1/x", [], b"{}")
@@ -104,7 +127,7 @@ def test_the_total_bound_holds_for_a_lagging_reader_too(ours):
         finally:
             wire.vendor.closed_by_client.set()
 
-    play(ours, script, test, timeouts=replace(PATIENT, total_s=0.2))
+    play(ours, script, test, timeouts=replace(PATIENT, total_s=0.6))
 
 
 def test_a_long_upload_is_not_a_late_first_byte(ours):
@@ -121,7 +144,7 @@ def test_a_long_upload_is_not_a_late_first_byte(ours):
     async def test(upstream, vendor):
         assert await post(upstream, b"x" * (64 * MIB)) == (200, b"ok")
 
-    play(ours, script, test, timeouts=replace(PATIENT, first_byte_s=0.2))
+    play(ours, script, test, timeouts=replace(PATIENT, first_byte_s=0.4))
 
 
 def test_a_vendor_that_stops_reading_is_a_first_byte_timeout(ours):
