@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 from django.db.models import Field
 
+from billing.estimation.registry import FAMILIES
 from gateway.catalog import nodes
 from gateway.catalog.nodes import Key, Reading, Record, Wrong
 from gateway.models import CachedTokens, ClientGone, Model, Route, Vendor
@@ -67,7 +68,7 @@ def _credential(node: yaml.Node, reading: Reading) -> str:
 
 _VENDOR_NAME = nodes.text(64, r"[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, '.', '_' and '-'")
 _MODEL_NAME = nodes.text(256, r"[!-~]+", "a name of visible ASCII characters without spaces")
-_FAMILY = nodes.text(64, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a tokenizer family's name")
+_FAMILY = nodes.choice(*sorted(FAMILIES))
 _CURRENCY = nodes.text(3, r"[A-Z]{3}", "three capital letters such as USD")
 _TOKENS = nodes.whole(1, TOKENS_MAX)
 
@@ -90,7 +91,7 @@ ROUTE_KEYS: Final = {
     "vendor": Key(_VENDOR_NAME),
     "vendor_model": Key(_MODEL_NAME),
     "priority": Key(nodes.whole(0, SMALL_MAX), _default(Route, "priority")),
-    "weight": Key(nodes.whole(1, SMALL_MAX), _default(Route, "weight")),
+    "weight": Key(nodes.whole(0, SMALL_MAX), _default(Route, "weight")),
     "family": Key(_FAMILY, None),
 }
 PRICE_KEYS: Final = {

@@ -14,9 +14,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--tenant", required=True, metavar="SLUG")
-        parser.add_argument(
-            "--key", required=True, metavar="ID", help="the ten characters after sk_live_"
-        )
+        parser.add_argument("key", metavar="PUBLIC_ID", help="the ten characters after sk_live_")
         parser.add_argument("--reason", default="", help="for the audit trail")
 
     def handle(self, *_args: Any, **options: Any) -> None:

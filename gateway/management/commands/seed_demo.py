@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.catalog.entries import CatalogMistakes
-from gateway.demo import OWNER_EMAIL, STAFF_EMAIL, Demo, Login, seed
+from gateway.demo import CATALOG, OWNER_EMAIL, STAFF_EMAIL, Demo, Login, seed
 
 
 class Command(BaseCommand):
@@ -35,7 +35,9 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{error.filename}: {error.strerror}.") from error
         except CatalogMistakes as mistakes:
-            raise CommandError(f"{options['catalog']} was not applied.\n{mistakes}") from mistakes
+            raise CommandError(
+                f"{options['catalog'] or CATALOG} was not applied.\n{mistakes}"
+            ) from mistakes
         self.stdout.write(text)
 
 

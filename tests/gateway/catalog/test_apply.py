@@ -196,8 +196,8 @@ def test_wrong_file_changes_nothing(tmp_path):
     apply_text(FILE)
     before = state()
     path = tmp_path / "catalog.yaml"
-    path.write_text(FILE.replace("weight: 3", "weight: 0").replace("acme.example", "x.example"))
-    with pytest.raises(CatalogMistakes, match="line 14: weight is '0'"):
+    path.write_text(FILE.replace("weight: 3", "weight: -1").replace("acme.example", "x.example"))
+    with pytest.raises(CatalogMistakes, match="line 14: weight is '-1'"):
         apply_file(path, actor="alice")
     assert state() == before
 

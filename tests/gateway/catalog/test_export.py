@@ -28,7 +28,7 @@ models:
   - name: '4.1'
     family: qwen2.5
     routes:
-      - {vendor: acme, vendor_model: 'yes', priority: 2, weight: 7, family: openai}
+      - {vendor: acme, vendor_model: 'yes', priority: 2, weight: 7, family: openai-o200k}
       - {vendor: local, vendor_model: 'null'}
     prices:
       - {input: 0.000000001, cached_input: 0, output: 1000000, effective_from: 2026-01-01T00:00:00Z}

@@ -341,6 +341,13 @@ def test_name_that_yaml_takes_for_something_else_must_be_quoted(name):
     assert read(VENDORS + MODELS.replace("small", f"'{name}'", 1)).models[0].name == name
 
 
+@pytest.mark.parametrize("family", ["gpt", "Qwen2.5", "2.5"])
+def test_family_is_one_that_we_can_count(family):
+    (found,) = mistakes_in(VENDORS + MODELS.replace("small", f"small\n    family: {family}", 1))
+    assert found.startswith(f"line 7: family is '{family}'; expected claude, ")
+    assert ", qwen2.5, " in found
+
+
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
