@@ -4,7 +4,6 @@ Every error says two things that decide who pays and whether another route may b
 `request_sent` (a byte of the request was handed to the socket, so the vendor may have worked
 and billed) and `response_started` (the head of an answer arrived).
 """
-# ruff: noqa: N818 - the names state the event; `FirstByteTimeoutError` would not say more.
 
 
 class UpstreamError(Exception):

@@ -16,7 +16,7 @@ SWITCHING_PROTOCOLS: Final = 101
 FIRST_FINAL_STATUS: Final = 200
 
 
-class _Refused(Exception):  # noqa: N818 - never leaves this module
+class _Refused(Exception):
     """Stops llhttp in the middle of its input."""
 
 
