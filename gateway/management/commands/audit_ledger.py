@@ -25,7 +25,7 @@ class Command(BaseCommand):
         else:
             self._print(report)
         if not report.is_clean:
-            raise CommandError(f"{len(report.differences)} differences.", returncode=1)
+            raise CommandError(f"Differences: {len(report.differences)}.", returncode=1)
 
     def _print(self, report: AuditReport) -> None:
         for name, number in report.figures.items():

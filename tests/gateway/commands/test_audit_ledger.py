@@ -22,7 +22,7 @@ def test_difference_is_printed_kept_and_fails(world, capsys):
     tenant = world.tenant("Acme", balance="1")
     wallet = Account.objects.get(tenant=tenant, kind="wallet")
     Account.objects.filter(pk=wallet.pk).update(posted_nanos=2)
-    with pytest.raises(CommandError, match=r"1 differences\.") as failure:
+    with pytest.raises(CommandError, match=r"Differences: 1\.") as failure:
         call_command("audit_ledger")
     assert failure.value.returncode == 1
     assert capsys.readouterr().out.splitlines()[-1] == (
