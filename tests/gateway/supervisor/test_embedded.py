@@ -1,5 +1,6 @@
 """The real servers, each started once for this file where a test does not need its own start."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import psycopg
 import pytest
 import redis
 
+from gateway.supervisor import identity
 from gateway.supervisor.embedded import (
     EmbeddedPostgres,
     EmbeddedValkey,
@@ -17,6 +19,21 @@ from gateway.supervisor.embedded import (
     start_valkey,
 )
 from gateway.supervisor.errors import StartError, StopRequested
+from gateway.supervisor.identity import launch_argv
+from gateway.supervisor.services import PROJECT
+
+NOBODY = 65534
+AS_PLAIN_USER = """
+import sys
+from pathlib import Path
+import psycopg
+from gateway.supervisor.embedded import start_postgres
+folder = Path(sys.argv[1])
+server = start_postgres(folder / "data", password="one", log_path=folder / "log", durable=False)
+with psycopg.connect(server.url) as connection:
+    print(connection.execute("SELECT 1").fetchone())
+server.stop()
+"""
 
 
 def postgres(folder: Path, **changes) -> EmbeddedPostgres:
@@ -126,6 +143,30 @@ def test_a_stop_in_the_middle_of_the_first_start_leaves_nothing_behind(tmp_path)
     with pytest.raises(StopRequested):
         postgres(tmp_path, pause=pause)
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+def test_where_namespaces_are_forbidden_only_the_data_changes_hands(tmp_path, monkeypatch):
+    monkeypatch.setattr(identity, "_works", lambda who, *_: who.kind == "drop")
+    tmp_path.chmod(0o700)
+    above = ownership(tmp_path)
+    started = postgres(tmp_path, durable=False)
+    try:
+        status = Path(f"/proc/{started.child.pid}/status").read_text()
+        owner = (tmp_path / "data").stat().st_uid
+        assert f"Uid:\t{owner}\t{owner}\t{owner}\t{owner}\n" in status
+        assert owner != 0
+        assert ownership(tmp_path) == above
+    finally:
+        started.stop()
+
+
+def test_a_plain_user_starts_it_as_oneself(tmp_path):
+    who = identity.Identity("drop", NOBODY, NOBODY) if os.geteuid() == 0 else identity.same()
+    os.chown(tmp_path, who.uid, who.gid)
+    argv = launch_argv([sys.executable, "-c", AS_PLAIN_USER, str(tmp_path)], identity=who)
+    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("(1,)\n", "")
+    assert (tmp_path / "data").stat().st_uid == who.uid
 
 
 def test_data_of_another_version_is_refused_untouched(tmp_path):
