@@ -48,6 +48,12 @@ EMPTY = "There was no body."
 NO_BYTE = "No byte came back"
 LAST_ONLY = "Only the last attempt's answer is kept."
 CLIENT_LEFT = "The client left before an answer was sent."
+OUR_ACCOUNT = (
+    "The vendor refused Farthing's account, which is not your fault; staff see its answer."
+)
+
+FOR_STAFF = frozenset({401, 402, 403})
+"""A vendor's word on our credential or our account: a tenant is told that it failed, not how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,10 @@ class LegsView:
     summary: JsonObject | None = None
     wants_usage: bool = False
     dropped: tuple[str, ...] = field(default=())
+
+
+def is_for_staff(vendor_status: int | None) -> bool:
+    return vendor_status in FOR_STAFF
 
 
 def legs_of(exchange: Exchange, transcript: Transcript | None) -> LegsView:
@@ -187,6 +197,8 @@ class _Reading:
         if vendor.status is None:
             what = f": {vendor.error}" if vendor.error else ""
             return replace(leg, absence=f"{NO_BYTE}{what}.")
+        if is_for_staff(vendor.status):
+            return Leg(3, at_ms=vendor.response_at_ms, absence=OUR_ACCOUNT)
         if vendor.number != self.legs.vendor[-1].number:
             return replace(leg, absence=LAST_ONLY)
         return self._with_body(leg, self.said)

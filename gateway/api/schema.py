@@ -1,0 +1,74 @@
+"""What the OpenAPI document says beyond what drf-spectacular reads from the views."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.plumbing import resolve_type_hint
+from drf_spectacular.utils import extend_schema
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+RELAY_REFUSALS = (400, 401, 402, 403, 404, 413, 429, 500, 502, 503, 504)
+RELAY_DESCRIPTION = (
+    "Takes what OpenAI's chat completions take and passes it on untouched, but for the model's "
+    "name. With `stream` true the answer is a stream of server-sent events. `x-request-id` names "
+    "the request in `GET /v1/requests/{id}`; `x-should-retry: false` stands on every failure "
+    "that may have cost money."
+)
+CHAT_REQUEST_SCHEMA = {
+    "application/json": {
+        "type": "object",
+        "required": ["model", "messages"],
+        "additionalProperties": True,
+        "properties": {
+            "model": {"type": "string", "maxLength": 256},
+            "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+            "stream": {"type": "boolean", "default": False},
+            "max_tokens": {"type": "integer", "minimum": 1},
+            "stream_options": {
+                "type": "object",
+                "properties": {"include_usage": {"type": "boolean", "default": False}},
+            },
+        },
+    }
+}
+ERROR_SCHEMA = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": "string"},
+            },
+        }
+    },
+}
+
+
+class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # no stubs
+    target_class = "gateway.api.authentication.KeyAuthentication"
+    name = "key"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:  # noqa: ARG002
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A key of your organisation: `sk_live_…`, or `sk_test_…`.",
+        }
+
+
+def answers(
+    shape: Any, *, summary: str, may_be_missing: bool = False
+) -> Callable[[Method], Method]:
+    """Describe a view's answer to the OpenAPI schema by its type."""
+    refusals = (401, 403, 404, 503) if may_be_missing else (401, 403, 503)
+    answer = resolve_type_hint(shape)  # type: ignore[no-untyped-call]  # no stubs
+    return extend_schema(
+        summary=summary, responses={200: answer, **dict.fromkeys(refusals, ERROR_SCHEMA)}
+    )
