@@ -241,8 +241,8 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
 def clean(text: str, hidden: Mapping[str, str]) -> str:
     """Return a vendor's words without URLs, addresses, secrets, markup and hidden words."""
     text = _CONTROLS.sub(" ", text[:MAX_STAFF_MESSAGE_CHARS])
-    text = _SECRET.sub("[key]", _ADDRESS.sub("[address]", _URL.sub("[address]", text)))
-    text = _MARKUP.sub(" ", text)
+    text = _URL.sub("[address]", _MARKUP.sub(" ", text))
+    text = _SECRET.sub("[key]", _ADDRESS.sub("[address]", text))
     words = sorted((word for word in hidden if word), key=len, reverse=True)
     if words:
         by_lower = {word.lower(): hidden[word] for word in words}
