@@ -274,19 +274,25 @@ class Exchange:
             self._runtime.background.start(_read_out(response), "release")
 
     async def _cancelled(self) -> None:
-        """The client has left or is stuck, or the server stops: settle what there is."""
-        by_us = self._is_stalled
-        if by_us and self._task is not None:
+        """The client has left or is stuck, or the server stops: settle what there is.
+
+        In the background, for which a stopping process waits: a second cancellation changes
+        nothing about the money.
+        """
+        if self._task is not None:
             self._task.uncancel()
-        self._is_client_gone = True
+        self._is_client_gone = self._is_client_gone or self._is_stalled
         if self._response is not None:
             self._response.abort()
-        work = self._finish_without_client()
-        if by_us:
-            await work
+        attempt = self._attempt
+        if attempt is None:
             return
-        self._runtime.background.start(work, "settlement")
-        raise asyncio.CancelledError
+        attempt.ended_s = attempt.ended_s or self._loop.time()
+        if self._is_client_gone:
+            work = self._finish_without_client()
+        else:
+            work = self._end(attempt, attempt.relay.receive_fault(Fault.CONNECTION_LOST))
+        await asyncio.shield(self._runtime.background.start(work, "settlement"))
 
     async def _failed_here(self) -> None:
         error = errors.internal_error(money_may_have_moved=True)
@@ -299,8 +305,6 @@ class Exchange:
         self._settling.record(self._headers)
 
     async def _finish_without_client(self) -> None:
-        if self._attempt is not None and not self._attempt.ended_s:
-            self._attempt.ended_s = self._loop.time()
         self._settling.set_end(status_code=499, error_code="client_gone", is_client_gone=True)
         await self._settling.settle()
         self._settling.record(self._headers)

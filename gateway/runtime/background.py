@@ -21,11 +21,15 @@ class Background:
         return task
 
     async def finish(self, within_s: float) -> None:
-        """Wait for what runs, then cancel what is left."""
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=within_s)
-            for task in late:
-                task.cancel()
+        """Wait for what runs, and for what that starts; then cancel what is left."""
+        deadline_s = asyncio.get_running_loop().time() + within_s
+        while self._tasks:
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                break
+            await asyncio.wait(self._tasks, timeout=left_s)
+        for task in self._tasks:
+            task.cancel()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import close_old_connections
 from psycopg_pool import AsyncConnectionPool
 
+from billing.estimation import family_of, preload
 from billing.writer import (
     ESTIMATE,
     HOLD,
@@ -229,8 +230,11 @@ class Runtime:
 
 
 def _load() -> Snapshot:
+    """Read the catalog, and the vocabularies that its holds will need, before anybody asks."""
     close_old_connections()
     try:
-        return load_snapshot()
+        snapshot = load_snapshot()
     finally:
         close_old_connections()
+    preload({family_of(*name).name for name in snapshot.counted_as()})
+    return snapshot

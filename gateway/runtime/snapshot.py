@@ -73,6 +73,14 @@ class PublicModel:
 class Snapshot:
     models: Mapping[str, PublicModel] = field(default_factory=dict)
 
+    def counted_as(self) -> set[tuple[str, str | None]]:
+        """Vendor's model and family of each model's first route: what a hold is counted by."""
+        return {
+            (model.routes[0].vendor_model, model.routes[0].family or model.family)
+            for model in self.models.values()
+            if model.routes
+        }
+
 
 def load_snapshot() -> Snapshot:
     """Read the catalog: four queries, however large it is."""
