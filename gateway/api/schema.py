@@ -1,9 +1,12 @@
 """What the OpenAPI document says beyond what drf-spectacular reads from the views."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
+from django.urls import include, path
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.plumbing import resolve_type_hint
 from drf_spectacular.utils import extend_schema
 
@@ -33,7 +36,7 @@ CHAT_REQUEST_SCHEMA = {
         },
     }
 }
-ERROR_SCHEMA = {
+_ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -43,12 +46,13 @@ ERROR_SCHEMA = {
             "properties": {
                 "message": {"type": "string"},
                 "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
+                "param": {"type": "string", "nullable": True},
                 "code": {"type": "string"},
             },
         }
     },
 }
+ERROR_SCHEMA = {"$ref": "#/components/schemas/Error"}
 
 
 class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # no stubs
@@ -64,11 +68,23 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
 
 
 def answers(
-    shape: Any, *, summary: str, may_be_missing: bool = False
+    shape: Any, *, operation: str, summary: str, may_be_missing: bool = False
 ) -> Callable[[Method], Method]:
     """Describe a view's answer to the OpenAPI schema by its type."""
     refusals = (401, 403, 404, 503) if may_be_missing else (401, 403, 503)
     answer = resolve_type_hint(shape)  # type: ignore[no-untyped-call]  # no stubs
     return extend_schema(
-        summary=summary, responses={200: answer, **dict.fromkeys(refusals, ERROR_SCHEMA)}
+        operation_id=operation,
+        summary=summary,
+        responses={200: answer, **dict.fromkeys(refusals, ERROR_SCHEMA)},
     )
+
+
+@lru_cache(maxsize=1)  # the code does not change while it runs
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document of everything under /v1/."""
+    patterns = [path("v1/", include("gateway.api.urls"))]
+    generator = SchemaGenerator(patterns=patterns)  # type: ignore[no-untyped-call]  # no stubs
+    made = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    made["components"].setdefault("schemas", {})["Error"] = _ERROR_SCHEMA
+    return cast("dict[str, Any]", made)

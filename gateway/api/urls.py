@@ -6,10 +6,12 @@ from django.urls.resolvers import URLPattern
 from gateway.api.views import (
     BalanceView,
     ChatCompletionsView,
+    DocsView,
     KeyView,
     ModelsView,
     ModelView,
     NothingView,
+    OpenApiView,
     RequestView,
 )
 
@@ -20,5 +22,7 @@ urlpatterns: list[URLPattern] = [
     path("requests/<str:request_id>", RequestView.as_view()),
     path("key", KeyView.as_view()),
     path("balance", BalanceView.as_view()),
+    path("openapi.json", OpenApiView.as_view(), name="openapi"),
+    path("docs", DocsView.as_view(), name="api_docs"),
     re_path(r"", NothingView.as_view()),
 ]

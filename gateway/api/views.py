@@ -2,8 +2,12 @@
 
 from typing import Any, cast
 
+from csp.constants import SELF
+from csp.decorators import csp_update
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views.generic import TemplateView
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +22,7 @@ from gateway.api.schema import (
     RELAY_DESCRIPTION,
     RELAY_REFUSALS,
     answers,
+    document,
 )
 from gateway.api.selectors import key_standing, model_for, models_for, wallet_of
 from gateway.exchanges.selectors import exchange_row
@@ -49,7 +54,11 @@ class ApiView(APIView):
 
 
 class ModelsView(ApiView):
-    @answers(shapes.ModelListShape, summary="List the models that this key may use")
+    @answers(
+        shapes.ModelListShape,
+        operation="list_models",
+        summary="List the models that this key may use",
+    )
     def get(self, request: Request) -> Response:
         data = [
             shapes.model_shape(offered.model, offered.price)
@@ -59,7 +68,12 @@ class ModelsView(ApiView):
 
 
 class ModelView(ApiView):
-    @answers(shapes.ModelShape, summary="Show one model with its prices", may_be_missing=True)
+    @answers(
+        shapes.ModelShape,
+        operation="show_model",
+        summary="Show one model with its prices",
+        may_be_missing=True,
+    )
     def get(self, request: Request, model: str) -> Response:
         offered = model_for(_principal(request), model)
         if offered is None:
@@ -70,6 +84,7 @@ class ModelView(ApiView):
 class RequestView(ApiView):
     @answers(
         shapes.RequestShape,
+        operation="show_request",
         summary="Explain one request: its usage, its charge, its attempts",
         may_be_missing=True,
     )
@@ -85,7 +100,11 @@ class RequestView(ApiView):
 
 
 class KeyView(ApiView):
-    @answers(shapes.KeyShape, summary="Show this key: its limits, and what it has spent")
+    @answers(
+        shapes.KeyShape,
+        operation="show_key",
+        summary="Show this key: its limits, and what it has spent",
+    )
     def get(self, request: Request) -> Response:
         principal = _principal(request)
         standing = key_standing(principal)
@@ -100,7 +119,11 @@ class KeyView(ApiView):
 
 
 class BalanceView(ApiView):
-    @answers(shapes.BalanceShape, summary="Show the balance of this key's organisation")
+    @answers(
+        shapes.BalanceShape,
+        operation="show_balance",
+        summary="Show the balance of this key's organisation",
+    )
     def get(self, request: Request) -> Response:
         wallet = wallet_of(_principal(request))
         return _answer(shapes.balance_shape(wallet, as_of=timezone.now()))
@@ -110,6 +133,7 @@ class ChatCompletionsView(ApiView):
     """The relay's path for the schema, and for every method but POST: see gateway.hotpath."""
 
     @extend_schema(
+        operation_id="create_chat_completion",
         summary="Relay a chat completion",
         description=RELAY_DESCRIPTION,
         request=CHAT_REQUEST_SCHEMA,
@@ -122,6 +146,24 @@ class ChatCompletionsView(ApiView):
     def post(self, request: Request) -> Response:  # noqa: ARG002
         """Say that the relay is not there: a server that got here started without it."""
         raise errors.service_unavailable()
+
+
+class OpenApiView(ApiView):
+    """The OpenAPI document of /v1/, for anybody."""
+
+    authentication_classes = ()
+    permission_classes = ()
+    schema = None
+
+    def get(self, request: Request) -> Response:  # noqa: ARG002
+        return _answer(document())
+
+
+@method_decorator(csp_update({"img-src": [SELF, "data:"]}), name="dispatch")  # Swagger's icons
+class DocsView(TemplateView):
+    """The OpenAPI document as a page to read and to try."""
+
+    template_name = "api/docs.html"
 
 
 class NothingView(ApiView):
