@@ -28,7 +28,7 @@ from gateway.runtime.process import Runtime
 PATH = "/v1/chat/completions"
 
 
-class _ClientLeft(Exception):  # noqa: N818  # an event, not an error
+class _ClientLeft(Exception):  # an event, not an error
     """The client was gone before its request had arrived."""
 
 

@@ -5,14 +5,19 @@ is rotated by putting a new one in front and saving the rows again.
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.db import models
 
+if TYPE_CHECKING:
+    _TextField = models.Field[str, str]
+else:
+    _TextField = models.Field  # generic for the type checker only
 
-class EncryptedTextField(models.Field):
+
+class EncryptedTextField(_TextField):
     """A text in Python, a Fernet token in the database. Cannot be filtered by."""
 
     def get_internal_type(self) -> str:

@@ -135,9 +135,7 @@ def _check_limits(limits: KeyLimits) -> None:
         try:
             ipaddress.ip_network(text, strict=False)
         except ValueError:
-            raise BadKeyRequest(
-                "allowed_ips", f"{text!r} is no IP address or range."
-            ) from None
+            raise BadKeyRequest("allowed_ips", f"{text!r} is no IP address or range.") from None
     for name in ("requests_per_minute", "concurrent_requests"):
         number = getattr(limits, name)
         if number is not None and number < 1:

@@ -61,9 +61,8 @@ async def connect(options: str = "") -> psycopg.AsyncConnection[Any]:
 
 def database_url() -> str:
     """DATABASE_URL, with the database's name as Django has it (tests use another)."""
-    return psycopg.conninfo.make_conninfo(
-        settings.DATABASE_URL, dbname=settings.DATABASES["default"]["NAME"]
-    )
+    name = str(settings.DATABASES["default"]["NAME"])
+    return psycopg.conninfo.make_conninfo(settings.DATABASE_URL, dbname=name)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Talking to the running Farthing: a caller per key, and what the ledger says afterwards."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -42,9 +42,7 @@ class Caller:
         )
 
     def get(self, path: str) -> requests.Response:
-        return requests.get(
-            f"{self.base_url}{path}", headers=self.headers, timeout=TIMEOUT_SECONDS
-        )
+        return requests.get(f"{self.base_url}{path}", headers=self.headers, timeout=TIMEOUT_SECONDS)
 
     def settled(self, answer: requests.Response | str) -> Any:
         """The exchange behind an answer, once it is settled."""
@@ -86,7 +84,7 @@ def text_of(chunks: list[Any]) -> str:
 
 
 @pytest.fixture
-def caller(stack: Stack, committed, world) -> Iterator[Any]:
+def caller(stack: Stack, committed, world) -> Callable[..., Caller]:
     """Makes a caller with a tenant, a wallet and a key of its own."""
 
     def make(balance: str = "10", **limits) -> Caller:
@@ -94,4 +92,4 @@ def caller(stack: Stack, committed, world) -> Iterator[Any]:
         created = world.key(tenant, **limits)
         return Caller(stack.base_url, created.secret, tenant, created.key)
 
-    yield make
+    return make

@@ -81,7 +81,7 @@ def test_a_client_that_asks_gets_one_usage_chunk_with_its_cost(caller) -> None:
         "farthing-echo-json-as-stream-zero-usage",
     ],
 )
-def test_missing_usage_is_counted_by_a_worker_and_told(caller, model: str, stream: bool) -> None:  # noqa: FBT001
+def test_missing_usage_is_counted_by_a_worker_and_told(caller, model: str, stream: bool) -> None:
     alice = caller()
 
     answer = alice.chat(model, "benchmark", stream=stream)
@@ -145,7 +145,7 @@ def test_a_vendor_that_fails_before_any_byte_costs_nothing(
     status: int,
     code: str,
     retry_after: str | None,
-    stream: bool,  # noqa: FBT001
+    stream: bool,
 ) -> None:
     alice = caller()
 
@@ -274,11 +274,7 @@ def test_an_address_outside_the_keys_ranges_is_403_whatever_the_client_claims(ca
             + b"}",
             400,
         ),
-        (
-            b'{"model":"farthing-echo","model":"qwen2.5-coder-1.5b-free-g7",'
-            b'"messages":[{"role":"user","content":"x"}]}',
-            400,
-        ),
+        (b'{"model":"farthing-echo","model":"a","messages":[{"role":"user","content":"x"}]}', 400),
     ],
 )
 def test_a_hostile_body_is_a_clear_4xx(caller, body: bytes, status: int) -> None:

@@ -1,4 +1,4 @@
-"""A gateway that is killed in mid-stream: its exchange ends settled, once, and nothing stays held."""
+"""A gateway that is killed in mid-stream: its exchange is settled once, and nothing stays held."""
 
 import json
 
