@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 from billing.models import Charge, Exchange, Phase, Transfer, UsageSource
-from billing.money import text_from_nanos
 from billing.rating import PER_REQUEST, Line, rate, version_of
 from billing.usage import COMPLETION_ESTIMATED, PROMPT_ESTIMATED, Usage
 
@@ -139,11 +138,6 @@ def ledger_entries(transfers: Sequence[Transfer]) -> tuple[LedgerEntry, ...]:
         )
         for transfer in transfers
     )
-
-
-def unit_price(line: PriceLine) -> str:
-    """Return the price of the line's unit as a decimal text."""
-    return text_from_nanos(line.unit_nanos)
 
 
 def _price_line(line: Line, usage_source: str, flags: Sequence[str]) -> PriceLine:

@@ -5,7 +5,7 @@ Where a body is not there, a sentence says why.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from billing.ids import completion_id
@@ -100,7 +100,7 @@ class LegsView:
     policy: str | None = None
     summary: JsonObject | None = None
     wants_usage: bool = False
-    dropped: tuple[str, ...] = field(default=())
+    dropped: tuple[str, ...] = ()
 
 
 def is_for_staff(vendor_status: int | None) -> bool:

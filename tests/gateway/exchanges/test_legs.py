@@ -164,6 +164,15 @@ def test_a_body_that_is_not_kept_says_why(maker, policy: str, absence: str | Non
     assert view.summary["user_summary"]["text"] == "benchmark"
 
 
+def test_what_a_vendor_said_to_our_account_is_for_staff(maker) -> None:
+    exchange = maker.settled(outcome="failed")
+    transcript = record(exchange, answer=b'{"error": "CANARY is no key"}', error=b'{"error": {}}')
+    transcript.legs["vendor"][0]["status"] = 401
+    (attempt,) = legs_of(exchange, transcript).attempts
+    assert attempt.response.absence == texts.OUR_ACCOUNT
+    assert (attempt.response.status, attempt.response.body, attempt.response.raw) == (None,) * 3
+
+
 def test_nothing_stored_says_why(maker) -> None:
     exchange = maker.settled()
     assert legs_of(exchange, None).client_request.absence == texts.NOTHING_STORED
