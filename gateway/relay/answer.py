@@ -57,6 +57,8 @@ JSON = "application/json"
 _BLANKS = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _NOTHING_YET = re.compile(rb"\A(?:[ \t\r\n]|\xef\xbb\xbf)*")
+_GZIP_START = b"\x1f"  # no text begins so, whatever it is labelled
+_SHOWN_BY_FIRST_BYTE = frozenset({"", "identity", "gzip", "x-gzip"})
 _EVENT_STARTS = b":deir"  # a comment, data, event, id, retry
 _ERROR_STATUSES_FROM = 300  # a redirect is never followed, and so is an error as well
 
@@ -78,6 +80,7 @@ class AnswerRelay:
         "_completion_text",
         "_facts",
         "_fold",
+        "_has_begun",
         "_hidden",
         "_inflater",
         "_max_body_bytes",
@@ -126,6 +129,7 @@ class AnswerRelay:
         )
         self._status = 0
         self._retry_after_s: int | None = None
+        self._has_begun = False
         self._inflater: Inflater | None = None
         self._reader: Callable[[bytes], bytes] = self._sniff
         self._body = bytearray()
@@ -154,19 +158,22 @@ class AnswerRelay:
         if self._is_error_status:
             self._reader = self._receive_error
         encoding = fields.get("content-encoding", "").strip().lower()
-        if encoding and encoding != "identity":
-            try:
-                self._inflater = Inflater(
-                    encoding, base_bytes=INFLATE_BASE_BYTES, ratio=INFLATE_RATIO
-                )
-            except InflateError:
-                self._fail(unreadable(status, f"content encoding {encoding[:40]}"))
+        if encoding in _SHOWN_BY_FIRST_BYTE:
+            return
+        try:
+            self._inflater = _inflater(encoding)
+        except InflateError:
+            self._fail(unreadable(status, f"content encoding {encoding[:40]}"))
 
     def receive(self, data: bytes) -> bytes:
         """Take bytes of the body; return what the client gets now.
 
         After the end only usage is still read, for a vendor that sends it late.
         """
+        if not self._has_begun and data:
+            self._has_begun = True
+            if self._inflater is None and data.startswith(_GZIP_START):
+                self._inflater = _inflater("gzip")
         if self._inflater is not None:
             try:
                 data = self._inflater.feed(data)
@@ -434,6 +441,8 @@ class AnswerRelay:
         value = _json_or_none(text)
         if value is None and text.startswith(b"data:"):
             value = next(read_events(text), None)
+        if isinstance(value, list) and value:
+            value = value[0]
         if isinstance(value, dict):
             self._facts.note_usage(value)
             said = read_error(value.get("error") or value)
@@ -446,6 +455,10 @@ class AnswerRelay:
     def _failure_of_cut(self) -> Failure:
         what = "answer ended early" if self._facts.seen else "no answer in the stream"
         return unreadable(self._status, what)
+
+
+def _inflater(encoding: str) -> Inflater:
+    return Inflater(encoding, base_bytes=INFLATE_BASE_BYTES, ratio=INFLATE_RATIO)
 
 
 def _json_or_none(text: bytes) -> Any:

@@ -14,6 +14,8 @@ from gateway.errors import ApiError
 MAX_STAFF_MESSAGE_CHARS = 2000
 MAX_CLIENT_MESSAGE_CHARS = 300
 MAX_RETRY_AFTER_S = 3600
+MAX_DETAILS = 5
+"""Of the places that a vendor finds wrong in a request; each is bounded with the whole message."""
 
 
 class Fault(enum.Enum):
@@ -126,7 +128,8 @@ _STREAM_OPTIONS = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b")
 _SECRET = re.compile(
-    r"\b(?:bearer\s+\S+|(?:sk|pk|rk|vk|gsk|xai|key|token)[-_][A-Za-z0-9_*.-]{4,}|AIza[\w-]{8,})",
+    r"\b(?:bearer\s+\S+|(?:sk|pk|rk|vk|gsk|xai)[-_][\w*.-]{4,}|AIza[\w-]{8,}"
+    r"|(?:key|token)[-_](?=[\w*.-]*[0-9*])[\w*.-]{8,})",
     re.IGNORECASE,
 )
 _MARKUP = re.compile(r"<[^>]*>")
@@ -168,7 +171,7 @@ def failure_of_status(
     return Failure(
         error,
         vendor_status=status,
-        vendor_message=said.message[:MAX_STAFF_MESSAGE_CHARS],
+        vendor_message=storable(said.message, MAX_STAFF_MESSAGE_CHARS),
         retry_after_s=retry_after_s,
         may_try_next=not is_clients_fault,
         is_vendors_fault=not is_clients_fault,
@@ -181,7 +184,7 @@ def unreadable(status: int, message: str) -> Failure:
     return Failure(
         errors.upstream_failed_mid_response(),
         vendor_status=status,
-        vendor_message=message[:MAX_STAFF_MESSAGE_CHARS],
+        vendor_message=storable(message, MAX_STAFF_MESSAGE_CHARS),
         may_have_billed=True,
         fault=Fault.UNREADABLE,
     )
@@ -207,10 +210,9 @@ def read_error(error: Any) -> VendorError:
     if isinstance(inner, (dict, str)) and inner and "message" not in error:
         return read_error(inner)
     names = {name: _text(error.get(name)) for name in ("code", "type", "param")}
+    told = (error.get(name) for name in ("message", "msg", "detail"))
     return VendorError(
-        message=next(
-            (error[name] for name in ("message", "msg", "detail") if _text(error.get(name))), ""
-        ),
+        message=next(filter(None, map(_words, told)), ""),
         status=_status(error),
         **names,
     )
@@ -246,12 +248,19 @@ def clean(text: str, hidden: Mapping[str, str]) -> str:
     words = sorted((word for word in hidden if word), key=len, reverse=True)
     if words:
         by_lower = {word.lower(): hidden[word] for word in words}
-        pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
+        either = "|".join(map(re.escape, words))
+        pattern = re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE)
         text = pattern.sub(lambda match: by_lower.get(match[0].lower(), "[hidden]"), text)
     text = " ".join(text.split())
     if len(text) > MAX_CLIENT_MESSAGE_CHARS:
         text = text[: MAX_CLIENT_MESSAGE_CHARS - 1] + "…"
     return text
+
+
+def storable(text: str, limit_chars: int) -> str:
+    """Return a vendor's text as PostgreSQL takes it: bounded, no NUL, no half surrogate pair."""
+    cut = text[:limit_chars].replace("\x00", "")
+    return cut.encode("utf-8", "replace").decode()
 
 
 def decode_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -307,6 +316,16 @@ def _status(error: dict[str, Any]) -> int | None:
         if isinstance(value, int) and value in _ERROR_STATUSES:
             return value
     return None
+
+
+def _words(value: Any) -> str:
+    """Return a text, or what FastAPI writes: a list of places with what is wrong there."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    entries = [entry for entry in value[:MAX_DETAILS] if isinstance(entry, dict)]
+    return "; ".join(f"{entry.get('loc', '')} {entry.get('msg', '')}".strip() for entry in entries)
 
 
 def _text(value: Any) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from billing.usage import find_usage
 from gateway.relay import template as templates
 from gateway.relay.assemble import CHUNK, Fold, has_output, index_of, split
-from gateway.relay.failures import Fault, VendorError, find_error
+from gateway.relay.failures import Fault, VendorError, find_error, storable
 from gateway.relay.json_text import encode
 from gateway.relay.sse import (
     DONE,
@@ -20,6 +20,8 @@ from gateway.relay.sse import (
 LEARN_EVERY_EVENTS = 32
 """Learning costs about as much as decoding this many events, so it must not happen more often."""
 FREE_LEARNINGS = 4
+MAX_NAME_CHARS = 256
+"""Of a vendor's id, model and finish reason, as they are noted; what passes is not cut."""
 
 JsonObject = dict[str, Any]
 
@@ -57,8 +59,8 @@ class Facts:
 
     def note(self, value: JsonObject) -> None:
         """Take note of a chunk or completion."""
-        self.vendor_id = self.vendor_id or _text(value.get("id"))
-        self.vendor_model = self.vendor_model or _text(value.get("model"))
+        self.vendor_id = self.vendor_id or _name(value.get("id"))
+        self.vendor_model = self.vendor_model or _name(value.get("model"))
         created = value.get("created")
         if self.created is None and type(created) is int and created:
             self.created = created
@@ -75,7 +77,7 @@ class Facts:
         index = index_of(choice)
         self.seen.add(index)
         self.has_output = self.has_output or has_output(choice)
-        reason = _text(choice.get("finish_reason"))
+        reason = _name(choice.get("finish_reason"))
         if reason:
             self.finished.add(index)
             self.finish_reason = reason
@@ -340,5 +342,5 @@ def _is_whole(choice: Any) -> bool:
     )
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _name(value: Any) -> str | None:
+    return storable(value, MAX_NAME_CHARS) or None if isinstance(value, str) else None

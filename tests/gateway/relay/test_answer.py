@@ -254,8 +254,17 @@ class TestSpelling:
         assert out == run(relay(), plain)
         assert answer.raw_usage == counts(36, 2)
 
+    def test_the_first_byte_tells_gzip_whatever_the_label(self):
+        plain = HELLO + DONE
+        assert run(relay(), gzip.compress(plain)) == run(relay(), plain)
+        assert run(relay(), plain, headers=[(b"content-encoding", b"gzip")]) == run(relay(), plain)
+        answer = relay()
+        said = gzip.compress(body({"error": {"message": "too long"}}))
+        run(answer, said, status=400, headers=[*JSON, (b"content-encoding", b"gzip")])
+        assert answer.failure.vendor_message == "too long"
+
     def test_a_compression_bomb_is_a_failure(self):
-        packed = gzip.compress(b" " * 200_000_000)
+        packed = gzip.compress(b" " * 30_000_000)
         answer = relay()
         run(answer, packed, headers=[*SSE, (b"content-encoding", b"gzip")])
         assert answer.failure.error.status == 502
@@ -692,6 +701,11 @@ class TestErrors:
     def test_an_error_written_as_an_event_under_an_error_status_is_read(self):
         answer = relay()
         run(answer, event({"error": {"message": "too long"}}), status=400)
+        assert answer.failure.vendor_message == "too long"
+
+    def test_an_error_in_a_list_is_read(self):
+        answer = relay()
+        run(answer, body([{"error": {"message": "too long"}}]), status=400, headers=JSON)
         assert answer.failure.vendor_message == "too long"
 
     def test_a_redirect_is_a_failure(self):

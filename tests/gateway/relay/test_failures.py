@@ -142,6 +142,11 @@ def test_a_fault_is_tried_again_only_where_nothing_can_be_billed(
     assert failure.is_vendors_fault is (fault is not Fault.NO_CAPACITY)
 
 
+def test_what_staff_read_can_be_stored():
+    failure = failed(500, "a\x00b\ud83d")
+    assert failure.vendor_message == "ab?"
+
+
 def test_an_unreadable_answer_may_have_cost():
     failure = unreadable(200, "x" * 10_000)
     assert failure.may_have_billed
@@ -164,6 +169,12 @@ class TestReading:
             ({"error": {"error": {"message": "m"}}}, b"", VendorError("m")),
             ({"error": {"message": 5, "code": True, "status": 99}}, b"", VendorError()),
             ({"error": [1]}, b"", VendorError()),
+            (
+                {"error": {"detail": [{"loc": ["body", "n"], "msg": "too many"}, 5]}},
+                b"",
+                VendorError("['body', 'n'] too many"),
+            ),
+            ({"error": {"detail": {"a": 1}}}, b"", VendorError()),
             ({"object": "error", "message": "m"}, b"", VendorError("m")),
             ({"type": "error", "error": {"type": "x"}}, b"", VendorError(type="x")),
             ({"message": "m"}, b"error", VendorError("m")),
@@ -238,6 +249,9 @@ class TestClean:
             ("AIzaSyA1234567890", "[key]"),
             ("a\r\nb\tc\x00d", "a b c d"),
             ("<p>no</p>", "no"),
+            ("the token-limit and key_name", "the token-limit and key_name"),
+            ("token_abc12345", "[key]"),
+            ("acmeism", "acmeism"),
             ("tasks like risk-free ones", "tasks like risk-free ones"),
         ],
     )

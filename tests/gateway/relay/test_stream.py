@@ -5,6 +5,7 @@ from gateway.relay.failures import Fault, VendorError
 from gateway.relay.stream import (
     FINISHED,
     FREE_LEARNINGS,
+    MAX_NAME_CHARS,
     EventStream,
     Facts,
     Wish,
@@ -117,6 +118,13 @@ def test_facts_keep_the_first_names_and_the_last_finish_reason():
     facts.note({**chunk("b", finish="length"), "id": "other", "created": 9})
     assert (facts.vendor_id, facts.created, facts.finish_reason) == ("chatcmpl-v1", 1, "length")
     assert facts.is_finished
+
+
+def test_names_are_noted_as_they_can_be_stored():
+    facts = Facts()
+    facts.note({**chunk("a", finish="s\x00top"), "id": "v" * 9999, "model": "m\ud83d"})
+    assert facts.vendor_id == "v" * MAX_NAME_CHARS
+    assert (facts.vendor_model, facts.finish_reason) == ("m?", "stop")
 
 
 def test_null_usage_stays_for_a_client_that_asked():
