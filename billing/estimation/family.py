@@ -4,9 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from billing.estimation.images import Image
 from billing.estimation.reading import Choice, Message, Prompt
 from billing.estimation.text import Tally
 
+IMAGE_TOKENS = 1_024
+"""For an image where the family's own rule is not known."""
 OTHER_MEDIA_TOKENS = 1_024
 """For a sound, film or file, whose real cost no vendor publishes as a rule of its bytes."""
 
@@ -51,8 +54,16 @@ def scaled(tokens: int, per_mille: int) -> int:
     return (tokens * per_mille + 500) // 1000
 
 
-def other_media_tokens(messages: tuple[Message, ...]) -> int:
-    return OTHER_MEDIA_TOKENS * sum(message.other_media for message in messages)
+def _usual_image_tokens(_image: Image) -> int:
+    return IMAGE_TOKENS
+
+
+def media_tokens(
+    messages: tuple[Message, ...], image_tokens: Callable[[Image], int] = _usual_image_tokens
+) -> int:
+    """What is not text in the messages; `image_tokens` is the family's rule, if it has one."""
+    images = sum(image_tokens(image) for message in messages for image in message.images)
+    return images + OTHER_MEDIA_TOKENS * sum(message.other_media for message in messages)
 
 
 EXACT = Decimal(0)

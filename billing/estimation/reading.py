@@ -19,6 +19,8 @@ _MEDIA_TYPES = frozenset({"input_audio", "audio", "audio_url", "video", "video_u
 _FILE_TYPES = frozenset({"file", "input_file", "document", "image_file"})
 _IMAGE_KEYS = ("image_url", "image", "input_image", "source")
 MAX_PART_DEPTH = 4
+MAX_NESTING = 64
+"""Depth to which families print a JSON value in their own form; deeper it is JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,21 @@ def _dump(value: Any, separators: tuple[str, str]) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=separators, default=str)
     except (RecursionError, TypeError, ValueError):
-        return ""
+        return ",".join(_leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """The names and values of what is nested too deeply to be printed, in no good order."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Mapping):
+            waiting.extend(item.values())
+            yield from map(str, item)
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+        else:
+            yield str(item)
 
 
 def read_prompt(request: Mapping[str, Any], model: str) -> Prompt:

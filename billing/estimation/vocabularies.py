@@ -187,6 +187,7 @@ VOCABULARIES: dict[str, Vocabulary] = {
         Vocabulary("qwen2", _QWEN_FILE, frozenset(_QWEN_SPECIAL)),
         Vocabulary("qwen3", _QWEN_FILE, frozenset(_QWEN_3_SPECIAL)),
         Vocabulary("qwen3.5", _QWEN_3_5_FILE, None),
+        Vocabulary("qwen3.5-text", _QWEN_3_5_FILE),
         Vocabulary("deepseek", _DEEPSEEK_FILE, None),
     )
 }

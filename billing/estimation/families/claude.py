@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
-from billing.estimation.family import Errors, Family, other_media_tokens, scaled
+from billing.estimation.family import Errors, Family, media_tokens, scaled
 from billing.estimation.images import Image, fit, tiles
 from billing.estimation.reading import Choice, Message, Prompt, compact_json
 from billing.estimation.text import Tally
@@ -73,11 +73,13 @@ def _message_tokens(rates: _Rates, message: Message, tally: Tally) -> int:
     tokens += scaled(tally(message.text), rates.prompt)
     for call in message.tool_calls:
         tokens += rates.call_and_result + scaled(tally(call.name + call.arguments), rates.prompt)
-    return tokens + sum(_image_tokens(rates, image) for image in message.images)
+    return tokens
 
 
 def _prompt(rates: _Rates, prompt: Prompt, tally: Tally) -> int:
-    tokens = _FRAME - _FURTHER_MESSAGE + other_media_tokens(prompt.messages)
+    tokens = (
+        _FRAME - _FURTHER_MESSAGE + media_tokens(prompt.messages, partial(_image_tokens, rates))
+    )
     tokens += sum(_message_tokens(rates, message, tally) for message in prompt.messages)
     if prompt.schema is not None:
         tokens += scaled(tally(compact_json(prompt.schema.get("schema"))), rates.tools)
@@ -94,7 +96,7 @@ def _completion(rates: _Rates, choice: Choice, _prompt: Prompt, tally: Tally) ->
 CLAUDE = Family(
     "claude",
     "Claude before 4.7",
-    "qwen3.5",
+    "qwen3.5-text",
     partial(_prompt, _BEFORE_4_7),
     partial(_completion, _BEFORE_4_7),
     Errors(plain=Decimal("0.06"), tools=Decimal("0.15"), completion=Decimal("0.05")),

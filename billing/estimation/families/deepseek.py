@@ -7,7 +7,7 @@ import json
 import re
 from decimal import Decimal
 
-from billing.estimation.family import EXACT, Errors, Family, other_media_tokens
+from billing.estimation.family import EXACT, Errors, Family, media_tokens
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, spaced_json
 from billing.estimation.text import Tally
 
@@ -82,7 +82,7 @@ def _message_tokens(model: str, message: Message, tally: Tally) -> int:
 
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:
-    tokens = _BEGIN + _GENERATION + other_media_tokens(prompt.messages)
+    tokens = _BEGIN + _GENERATION + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(prompt.model, message, tally) for message in prompt.messages)
     if "reasoner" in prompt.model:
         tokens += _REASONER

@@ -5,9 +5,10 @@ prompts of hundreds of tokens that nothing of the request shows.
 """
 
 from decimal import Decimal
+from functools import partial
 
 from billing.estimation.families.openai import image_tokens
-from billing.estimation.family import Errors, Family, other_media_tokens
+from billing.estimation.family import Errors, Family, media_tokens
 from billing.estimation.reading import Choice, Prompt, compact_json, spaced_json
 from billing.estimation.text import Tally
 
@@ -16,11 +17,10 @@ _REPLY = 3
 
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:
-    tokens = _REPLY + other_media_tokens(prompt.messages)
+    tokens = _REPLY + media_tokens(prompt.messages, partial(image_tokens, prompt.model))
     for message in prompt.messages:
         tokens += _PER_MESSAGE + tally(message.text)
         tokens += sum(tally(call.name) + tally(call.arguments) for call in message.tool_calls)
-        tokens += sum(image_tokens(image, prompt.model) for image in message.images)
     if prompt.tools:
         tokens += tally(spaced_json(prompt.tools))
     if prompt.schema is not None:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from billing.estimation.family import Errors, Family, other_media_tokens
+from billing.estimation.family import Errors, Family, media_tokens
 from billing.estimation.reading import (
+    MAX_NESTING,
     Choice,
     Prompt,
     ToolCall,
@@ -31,28 +32,31 @@ _TOOL = 5
 _CALL = 1
 _PYTHON_CALL = 5
 _DECLARED_CALL = 4
-_ESCAPE = "<|im_end|>"
-"""Stands for Gemma's control token around a text: one token here too."""
+_ESCAPE = "<escape>"
+"""Gemma's control token around a text, and here for those around a declaration or call."""
 
 
-def _words(value: Any) -> str:
+def _words(value: Any, depth: int = 0) -> str:
     """The names and texts of a JSON value, without its punctuation."""
+    if depth > MAX_NESTING:
+        return compact_json(value)
     if isinstance(value, Mapping):
-        return " ".join(f"{key} {_words(item)}" for key, item in value.items())
+        return " ".join(f"{key} {_words(item, depth + 1)}" for key, item in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(map(_words, value))
+        return " ".join(_words(item, depth + 1) for item in value)
     return str(value)
 
 
-def _declared(value: Any) -> str:
+def _declared(value: Any, depth: int = 0) -> str:
     """A value as Gemma's published template for functions writes it."""
     if isinstance(value, str):
         return f"{_ESCAPE}{value}{_ESCAPE}"
+    if depth > MAX_NESTING or not isinstance(value, Mapping | list | tuple):
+        return compact_json(value)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_declared(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_declared, value)) + "]"
-    return compact_json(value)
+        fields = (f"{key}:{_declared(item, depth + 1)}" for key, item in value.items())
+        return f"{{{','.join(fields)}}}"
+    return f"[{','.join(_declared(item, depth + 1) for item in value)}]"
 
 
 def _declaration(function: Mapping[str, Any]) -> str:
@@ -62,6 +66,12 @@ def _declaration(function: Mapping[str, Any]) -> str:
     name = text_of(function.get("name"))
     description = _declared(text_of(function.get("description")))
     return f"{_ESCAPE}declaration:{name}{{description:{description}{shown}}}{_ESCAPE}"
+
+
+def _escaped_tokens(text: str, tally: Tally) -> int:
+    """Control tokens are one each, and no other token reaches over them."""
+    parts = text.split(_ESCAPE)
+    return len(parts) - 1 + sum(map(tally, parts))
 
 
 def _arguments(call: ToolCall) -> Any:
@@ -79,7 +89,8 @@ def _call_tokens(model: str, call: ToolCall, tally: Tally) -> int:
         pairs = arguments.items() if isinstance(arguments, Mapping) else ()
         inner = ", ".join(f"{key}={spaced_json(value)}" for key, value in pairs)
         return _PYTHON_CALL + tally(f"print(default_api.{call.name}({inner}))")
-    return _DECLARED_CALL + tally(f"{_ESCAPE}call:{call.name}{_declared(arguments)}{_ESCAPE}")
+    call_text = f"{_ESCAPE}call:{call.name}{_declared(arguments)}{_ESCAPE}"
+    return _DECLARED_CALL + _escaped_tokens(call_text, tally)
 
 
 def _tools_tokens(prompt: Prompt, tally: Tally) -> int:
@@ -88,17 +99,17 @@ def _tools_tokens(prompt: Prompt, tally: Tally) -> int:
         return _OLD_TOOLS + tally(named)
     if _PYTHON_CALLS.search(prompt.model):
         return tally(compact_json(prompt.tools))
-    return sum(_TOOL + tally(_declaration(function)) for function in prompt.tools)
+    return sum(_TOOL + _escaped_tokens(_declaration(function), tally) for function in prompt.tools)
 
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:
     tokens = 0 if _OLD.search(prompt.model) or prompt.tools else _FRAME
     for message in prompt.messages:
-        tokens += tally(message.text) + _IMAGE_TOKENS * len(message.images)
+        tokens += tally(message.text)
         tokens += sum(_call_tokens(prompt.model, call, tally) for call in message.tool_calls)
     if prompt.tools:
         tokens += _tools_tokens(prompt, tally)
-    return tokens + other_media_tokens(prompt.messages)
+    return tokens + media_tokens(prompt.messages, lambda _image: _IMAGE_TOKENS)
 
 
 def _completion(choice: Choice, prompt: Prompt, tally: Tally) -> int:
@@ -109,7 +120,7 @@ def _completion(choice: Choice, prompt: Prompt, tally: Tally) -> int:
 GEMINI = Family(
     "gemini",
     "Gemini",
-    "qwen3.5",
+    "qwen3.5-text",
     _prompt,
     _completion,
     Errors(plain=Decimal("0.02"), tools=Decimal("0.30"), completion=Decimal("0.02")),

@@ -6,7 +6,7 @@ Source: chat_template of zai-org/GLM-4.6; GLM 5's longer frame is deduced from r
 import re
 from decimal import Decimal
 
-from billing.estimation.family import Errors, Family, other_media_tokens
+from billing.estimation.family import Errors, Family, media_tokens
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, compact_json
 from billing.estimation.text import Tally
 
@@ -42,7 +42,7 @@ def _prompt(prompt: Prompt, tally: Tally) -> int:
     if prompt.tools:
         lines = "\n".join(map(compact_json, prompt.tools))
         tokens += _TURN + tally(_TOOLS_TEXT.format(tools=lines))
-    return tokens + other_media_tokens(prompt.messages)
+    return tokens + media_tokens(prompt.messages)
 
 
 def _completion(choice: Choice, _prompt: Prompt, tally: Tally) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from billing.estimation.families.openai import schema_text
-from billing.estimation.family import EXACT, Errors, Family, other_media_tokens
+from billing.estimation.family import EXACT, Errors, Family, media_tokens
 from billing.estimation.reading import Choice, Message, Prompt
 from billing.estimation.text import Tally
 from billing.estimation.typescript import functions_text
@@ -65,7 +65,7 @@ def _turns_tokens(messages: Iterable[Message], tally: Tally) -> int:
 
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:
-    tokens = _SYSTEM + _GENERATION + other_media_tokens(prompt.messages)
+    tokens = _SYSTEM + _GENERATION + media_tokens(prompt.messages)
     if prompt.tools:
         tokens += _CALLS_CHANNEL
     if prompt.model.startswith("openai/"):

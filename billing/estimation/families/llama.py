@@ -7,7 +7,7 @@ somewhat less than here. Source: chat_template of meta-llama/Llama-3.1-8B-Instru
 from decimal import Decimal
 from functools import partial
 
-from billing.estimation.family import Errors, Family, other_media_tokens
+from billing.estimation.family import Errors, Family, media_tokens
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, spaced_json
 from billing.estimation.text import Tally
 
@@ -47,7 +47,7 @@ def _dates(prompt: Prompt) -> int:
 
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:
-    tokens = _BEGIN + _GENERATION + _dates(prompt) + other_media_tokens(prompt.messages)
+    tokens = _BEGIN + _GENERATION + _dates(prompt) + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
     if prompt.tools:
         tools = "\n\n".join(map(spaced_json, prompt.raw_tools))
@@ -56,7 +56,7 @@ def _prompt(prompt: Prompt, tally: Tally) -> int:
 
 
 def _prompt_4(prompt: Prompt, tally: Tally) -> int:
-    tokens = _BEGIN + _GENERATION + other_media_tokens(prompt.messages)
+    tokens = _BEGIN + _GENERATION + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
     if prompt.tools:
         tokens += _LLAMA_4_TOOLS + tally(spaced_json(prompt.tools))

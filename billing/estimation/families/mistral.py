@@ -7,7 +7,7 @@ answers it is half as far off. Frames deduced from recorded usage.
 import re
 from decimal import Decimal
 
-from billing.estimation.family import Errors, Family, other_media_tokens, scaled
+from billing.estimation.family import Errors, Family, media_tokens, scaled
 from billing.estimation.reading import Choice, Message, Prompt, spaced_json
 from billing.estimation.text import Tally
 
@@ -21,7 +21,6 @@ _ANSWER_CALL = 3
 _PER_MILLE = 1_040
 _OLD_PER_MILLE = 1_120
 """Of answers of the first models, whose vocabulary is a quarter of tekken's."""
-_IMAGE_TOKENS = 1_024
 _OLD = re.compile(r"tiny|7b|8x7b|8x22b")
 _REASONS = re.compile(r"magistral|small.*reason")
 
@@ -35,11 +34,11 @@ def _message_tokens(message: Message, tally: Tally) -> int:
     tokens = frame + _text_tokens(message.text, tally)
     for call in message.tool_calls:
         tokens += _CALL + _text_tokens(call.name + call.arguments, tally)
-    return tokens + _IMAGE_TOKENS * len(message.images)
+    return tokens
 
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:
-    tokens = _BEGIN + other_media_tokens(prompt.messages)
+    tokens = _BEGIN + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
     if prompt.tools:
         tokens += _TOOLS + _text_tokens(spaced_json(prompt.raw_tools), tally)
@@ -56,7 +55,7 @@ def _completion(choice: Choice, _prompt: Prompt, tally: Tally) -> int:
 MISTRAL = Family(
     "mistral",
     "Mistral",
-    "qwen3.5",
+    "qwen3.5-text",
     _prompt,
     _completion,
     Errors(plain=Decimal("0.05"), tools=Decimal("0.05"), completion=Decimal("0.04")),

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from billing.estimation.family import EXACT, Errors, Family, other_media_tokens
+from billing.estimation.family import EXACT, Errors, Family, media_tokens
 from billing.estimation.images import Image, fit, tiles
 from billing.estimation.reading import Choice, Message, Prompt, compact_json, text_of
 from billing.estimation.text import Tally
@@ -130,9 +130,8 @@ def _prompt(frames: _Frames, prompt: Prompt, tally: Tally) -> int:
             text, padded = text + "\n", True
         tokens += _message_tokens(message, text, tally)
         tokens += _calls_tokens(frames, message, tally)
-        tokens += sum(image_tokens(image, prompt.model) for image in message.images)
     tokens += _tools_tokens(frames, prompt, tally) + _schema_tokens(prompt, tally)
-    return tokens + other_media_tokens(prompt.messages)
+    return tokens + media_tokens(prompt.messages, partial(image_tokens, prompt.model))
 
 
 # --- images -------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ _TILE_RATES = (
 """Tokens of an image, and of each of its tiles."""
 
 
-def image_tokens(image: Image, model: str) -> int:
+def image_tokens(model: str, image: Image) -> int:
     """Tokens of an image for a model; of unknown size, the most an image can cost."""
     for pattern, per_mille in _PATCH_RATES:
         if pattern.search(model):

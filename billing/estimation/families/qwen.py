@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from billing.estimation.family import EXACT, Errors, Family, other_media_tokens
+from billing.estimation.family import EXACT, Errors, Family, media_tokens
 from billing.estimation.images import Image, tiles
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, spaced_json, text_of
 from billing.estimation.text import Tally
@@ -68,11 +68,6 @@ def _image_tokens(image: Image) -> int:
         return _MAX_IMAGE_TOKENS + _IMAGE_FRAME
     patches = tiles(image.width, image.height, _IMAGE_PATCH_PIXELS)
     return min(patches, _MAX_IMAGE_TOKENS) + _IMAGE_FRAME
-
-
-def _media_tokens(prompt: Prompt) -> int:
-    images = (_image_tokens(image) for message in prompt.messages for image in message.images)
-    return sum(images) + other_media_tokens(prompt.messages)
 
 
 def _arguments(call: ToolCall) -> str:
@@ -151,7 +146,7 @@ def _prompt_2(default_system: str, prompt: Prompt, tally: Tally) -> int:
     return (
         _framed("system", system, tally)
         + _turns(turns, tally)
-        + _media_tokens(prompt)
+        + media_tokens(prompt.messages, _image_tokens)
         + _GENERATION
     )
 
@@ -227,7 +222,7 @@ def _prompt_3(thinks: bool | None, prompt: Prompt, tally: Tally) -> int:
     system = _system_3(system, prompt)
     tokens = 0 if system is None else _framed("system", system, tally)
     tokens += _turns(_runs_of_tools(_messages_3(messages)), tally)
-    tokens += _media_tokens(prompt) + _GENERATION
+    tokens += media_tokens(prompt.messages, _image_tokens) + _GENERATION
     if "thinking-2507" in prompt.model:
         return tokens + _OPEN_THINK
     setting = thinks if prompt.thinking is None else prompt.thinking
@@ -303,7 +298,9 @@ def _prompt_coder(prompt: Prompt, tally: Tally) -> int:
         system += f"\n\n{_XML_BEFORE}{functions}{_XML_AFTER}"
     tokens = 0 if system is None else _framed("system", system, tally)
     turns = _runs_of_tools(map(_xml_message, messages))
-    return tokens + _turns(turns, tally) + _media_tokens(prompt) + _GENERATION
+    return (
+        tokens + _turns(turns, tally) + media_tokens(prompt.messages, _image_tokens) + _GENERATION
+    )
 
 
 def _completion_xml(choice: Choice, _prompt: Prompt, tally: Tally) -> int:
@@ -336,7 +333,7 @@ def _prompt_3_5(thinks: bool | None, prompt: Prompt, tally: Tally) -> int:
     tokens += _turns(_runs_of_tools(_messages_3_5(messages)), tally)
     setting = thinks if prompt.thinking is None else prompt.thinking
     think = _EMPTY_THINK if setting is False else _OPEN_THINK
-    return tokens + _media_tokens(prompt) + _GENERATION + think
+    return tokens + media_tokens(prompt.messages, _image_tokens) + _GENERATION + think
 
 
 # --- the rows -----------------------------------------------------------------------------------
