@@ -15,6 +15,14 @@ from typing import Any
 
 from gateway import errors
 from gateway.relay.assemble import Fold, split
+from gateway.relay.body import (
+    MAX_ERROR_BODY_BYTES,
+    client_body,
+    flaw_of,
+    json_or_none,
+    said_by,
+    whole,
+)
 from gateway.relay.failures import (
     TIMEOUTS,
     Failure,
@@ -24,14 +32,12 @@ from gateway.relay.failures import (
     failure_of_fault,
     failure_of_status,
     find_error,
-    read_error,
     retry_after,
     status_of,
     unreadable,
 )
 from gateway.relay.inflate import InflatedTooLargeError, InflateError, Inflater
-from gateway.relay.json_text import decode, encode, replace_identity
-from gateway.relay.sse import MAX_EVENT_BYTES, read_events
+from gateway.relay.sse import MAX_EVENT_BYTES
 from gateway.relay.stream import (
     EventStream,
     Facts,
@@ -39,12 +45,10 @@ from gateway.relay.stream import (
     Wish,
     client_chunk,
     event_of,
-    tidied,
 )
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Of an answer that must be held whole: one JSON body, or a stream folded into one."""
-MAX_ERROR_BODY_BYTES = 64 * 1024
 INFLATE_BASE_BYTES = 1024 * 1024
 INFLATE_RATIO = 200
 """An answer may grow by this much, over the base, when it is decompressed."""
@@ -343,7 +347,7 @@ class AnswerRelay:
     def _conclude(self, outcome: Outcome) -> bytes:
         """End as the stream says it ended."""
         if isinstance(outcome, VendorError):
-            return self._fail(self._failure_said(outcome))
+            return self._fail(self._failure_said(status_of(outcome), outcome))
         if isinstance(outcome, Fault):
             return self._fail(failure_of_fault(outcome, request_sent=True))
         return self._complete() if self._facts.seen else self._fail(self._failure_of_cut())
@@ -353,54 +357,32 @@ class AnswerRelay:
     def _finish_body(self, fault: Failure | None) -> bytes:
         """Read what came as one body; `fault` is what to fail with where it is no whole answer."""
         text = bytes(self._body).strip(_BLANKS)
-        value = _json_or_none(text)
-        failure = self._failure_of_completion(value, text)
-        if failure is not None:
-            return self._fail(fault or failure)
-        if any("message" not in choice for choice in value["choices"]):
-            folded = Fold()
-            folded.add(value)
-            value, text = folded.completion(), b""
-        self._facts.note_usage(value)
-        self._facts.note(value)
+        value = json_or_none(text)
+        said = None
+        if isinstance(value, dict):
+            self._facts.note_usage(value)
+            said = find_error(value)
+        flaw = flaw_of(value, text)
+        if said is not None:
+            return self._fail(fault or self._failure_said(status_of(said), said))
+        if flaw is not None:
+            return self._fail(fault or unreadable(self._status, flaw))
+        completion = whole(value)
+        self._facts.note(completion)
         out = b""
         if self._client_streams:
-            out = b"".join(map(event_of, split(client_chunk(value, self._wish))))
+            out = b"".join(map(event_of, split(client_chunk(completion, self._wish))))
             self._stream.sent_any = True
         else:
-            self._completion, self._completion_text = value, text
+            self._completion = completion
+            self._completion_text = text if completion is value else b""
         return out + self._complete()
 
-    def _failure_of_completion(self, value: Any, text: bytes) -> Failure | None:
-        if not isinstance(value, dict):
-            return unreadable(self._status, _staff_text(text) or "empty answer")
-        self._facts.note_usage(value)
-        said = find_error(value)
-        if said is not None:
-            return self._failure_said(said)
-        choices = value.get("choices")
-        if not isinstance(choices, list) or not choices:
-            return unreadable(self._status, "no choices: " + _staff_text(text))
-        if not all(isinstance(choice, dict) for choice in choices):
-            return unreadable(self._status, "malformed choices: " + _staff_text(text))
-        return None
-
     def _client_body(self, usage: JsonObject | None) -> bytes:
-        """Return the one body a client gets: the vendor's bytes wherever only names differ."""
-        value = self._completion
-        if value is None:
-            value = self._fold.completion() if self._fold is not None else {}
-            usage = self.raw_usage if usage is None else usage
-        names = {"id": self._wish.completion_id, "model": self._wish.model}
-        choices = [tidied(choice, keep_usage=True) for choice in value["choices"]]
-        if usage is None and self._completion_text and choices == value["choices"]:
-            out = replace_identity(self._completion_text, value, **names)
-            if out is not None:
-                return out
-        wanted = {**value, **names, "choices": choices}
-        if usage is not None:
-            wanted["usage"] = usage
-        return encode(wanted)
+        if self._completion is not None:
+            return client_body(self._completion, self._completion_text, self._wish, usage)
+        folded = self._fold.completion() if self._fold is not None else {"choices": []}
+        return client_body(folded, b"", self._wish, usage or self.raw_usage)
 
     # --- ends -----------------------------------------------------------------------------------
 
@@ -430,27 +412,16 @@ class AnswerRelay:
         self.mid_stream_failure = failure
         return failure.error.event()
 
-    def _failure_said(self, said: VendorError) -> Failure:
+    def _failure_said(self, status: int, said: VendorError) -> Failure:
         return failure_of_status(
-            status_of(said), said, retry_after_s=self._retry_after_s, hidden=self._hidden
+            status, said, retry_after_s=self._retry_after_s, hidden=self._hidden
         )
 
     def _failure_of_body(self) -> Failure:
         """Return what a body under an error status says."""
-        text = bytes(self._body).strip(_BLANKS)
-        value = _json_or_none(text)
-        if value is None and text.startswith(b"data:"):
-            value = next(read_events(text), None)
-        if isinstance(value, list) and value:
-            value = value[0]
-        if isinstance(value, dict):
-            self._facts.note_usage(value)
-            said = read_error(value.get("error") or value)
-        else:
-            said = VendorError(message=_staff_text(text))
-        return failure_of_status(
-            self._status, said, retry_after_s=self._retry_after_s, hidden=self._hidden
-        )
+        said, value = said_by(bytes(self._body).strip(_BLANKS))
+        self._facts.note_usage(value)
+        return self._failure_said(self._status, said)
 
     def _failure_of_cut(self) -> Failure:
         what = "answer ended early" if self._facts.seen else "no answer in the stream"
@@ -461,21 +432,7 @@ def _inflater(encoding: str) -> Inflater:
     return Inflater(encoding, base_bytes=INFLATE_BASE_BYTES, ratio=INFLATE_RATIO)
 
 
-def _json_or_none(text: bytes) -> Any:
-    """Decode one body, also one with the end mark of a stream behind it."""
-    if text.endswith(b"[DONE]"):
-        text = text.removesuffix(b"[DONE]").rstrip().removesuffix(b"data:")
-    try:
-        return decode(text)
-    except ValueError:
-        return None
-
-
 def _mid_stream_error(failure: Failure) -> errors.ApiError:
     if failure.fault in TIMEOUTS:
         return errors.upstream_timeout(may_have_billed=True)
     return errors.upstream_failed_mid_response()
-
-
-def _staff_text(text: bytes) -> str:
-    return text[:MAX_ERROR_BODY_BYTES].decode("utf-8", "replace")

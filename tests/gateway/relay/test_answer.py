@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.relay.answer import MAX_ERROR_BODY_BYTES
+from gateway.relay.body import MAX_ERROR_BODY_BYTES
 from gateway.relay.failures import Fault
 from tests.gateway.relay.playbook import (
     DONE,
