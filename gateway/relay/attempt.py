@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gateway.exchanges.masking import mask_text
 from gateway.relay.answer import AnswerRelay
 from gateway.relay.capture import Capture
 from gateway.relay.failures import Fault
@@ -61,7 +62,7 @@ class Attempt:
             "ended_ms": _ms(self.ended_s, origin_s),
             "error": (failure.error.code if failure else None)
             or (self.fault.value if self.fault else None),
-            "vendor_message": failure.vendor_message[:MESSAGE_CHARS] if failure else None,
+            "vendor_message": mask_text(failure.vendor_message[:MESSAGE_CHARS]) if failure else None,
             "usage": self.relay.raw_usage if failure else None,
         }
         return {name: value for name, value in said.items() if value is not None and value != ""}
