@@ -65,7 +65,9 @@ class Capture:
 
     def _compress_pending(self) -> None:
         if self._pending:
-            self._frames.append(_compressors.one.compress(self._pending))
+            frame = _compressors.one.compress(self._pending)
+            # The compressor's own bytes keep the room of the worst case; a copy has its true size.
+            self._frames.append(bytes(memoryview(frame)))
             self._pending = bytearray()
 
     def _cut(self, chunk: bytes) -> bytes:

@@ -1,4 +1,5 @@
 import hashlib
+import tracemalloc
 
 import pytest
 import zstandard
@@ -28,6 +29,16 @@ def test_little_waits_uncompressed():
     capture = captured(*[b"x" * 1000] * 100)
     assert len(capture._pending) < BLOCK_BYTES
     assert len(capture.frames()) < 2000
+
+
+def test_kept_frames_take_no_more_memory_than_they_are_long():
+    tracemalloc.start()
+    capture = Capture()
+    for _ in range(1000):
+        capture.add(b"x" * 16_384)
+    taken_bytes, _peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken_bytes < len(capture.frames()) + 1000 * 100 + 50_000
 
 
 def test_it_can_go_on_after_a_look():
