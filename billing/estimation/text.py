@@ -64,7 +64,7 @@ class TextCounter:
         return sum(map(self._count, chunks(text)))
 
     def _count(self, text: str) -> int:
-        if any(opener in text for opener in self._openers):
+        if self._openers and any(opener in text for opener in self._openers):
             tokens = self._encoding.encode(
                 text, allowed_special=self._recognised, disallowed_special=()
             )

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -240,3 +240,15 @@ def _build(file: VocabularyFile) -> tiktoken.Encoding:
         mergeable_ranks=ranks,
         special_tokens={**in_file, **dict(file.special)},
     )
+
+
+def frequent_words(vocabulary: Vocabulary, tokens: int) -> Iterator[str]:
+    """The words among a vocabulary's first tokens: those that begin with a space, without it."""
+    built = encoding(vocabulary.file)
+    for rank in range(min(tokens, built.max_token_value)):
+        token = built.decode_single_token_bytes(rank)
+        if token[:1] != b" ":
+            continue
+        word = token[1:].decode("utf-8", "replace")
+        if word and not word.isspace() and "\ufffd" not in word and " " not in word:
+            yield word

@@ -7,7 +7,6 @@ servers with the true vocabulary.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -287,7 +286,7 @@ def _coder_function(function: Mapping[str, Any]) -> str:
 def _xml_message(message: Message) -> Message:
     calls = "\n".join(map(_xml_call, message.tool_calls))
     text = f"{message.text}\n{calls}\n" if calls else message.text
-    return replace(message, text=text, tool_calls=())
+    return message._replace(text=text, tool_calls=())
 
 
 def _prompt_coder(prompt: Prompt, tally: Tally) -> int:
@@ -315,12 +314,12 @@ def _messages_3_5(messages: tuple[Message, ...]) -> Iterable[Message]:
     last_query = _last_query(messages)
     for index, message in enumerate(messages):
         if message.role != "assistant":
-            yield replace(message, text=message.text.strip())
+            yield message._replace(text=message.text.strip())
             continue
         reasoning, text = _split_reasoning(message)
         if index > last_query:
             text = f"<think>\n{reasoning.strip()}\n</think>\n\n" + text.strip()
-        yield _xml_message(replace(message, text=text.strip(), reasoning=""))
+        yield _xml_message(message._replace(text=text.strip(), reasoning=""))
 
 
 def _prompt_3_5(thinks: bool | None, prompt: Prompt, tally: Tally) -> int:
