@@ -1,5 +1,9 @@
 """Every address of Farthing but the relay's own, which gateway.asgi serves before Django."""
 
-from django.urls.resolvers import URLPattern, URLResolver
+from django.urls import include, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("v1/", include("gateway.api.urls")),
+    path("accounts/", include("allauth.urls")),
+    path("", include("gateway.web.urls")),
+]

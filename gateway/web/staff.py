@@ -1,0 +1,62 @@
+"""The operator's first page: does the ledger add up, and does anything hang."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Min
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from billing.models import AuditRun, EstimateJob, Exchange, ExchangeState
+from keys.models import User
+
+STUCK_JOBS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Exchanges in one state that is not the last."""
+
+    state: str
+    count: int
+    oldest_at: datetime
+
+
+@require_safe
+@never_cache
+@login_required
+def index(request: HttpRequest) -> HttpResponseBase:
+    if not (isinstance(request.user, User) and request.user.is_staff):
+        raise PermissionDenied
+    now = timezone.now()
+    unsettled = list(_unsettled())
+    oldest = min((state.oldest_at for state in unsettled), default=None)
+    context = {
+        # The frame is the operator's, also for one who is a member somewhere.
+        "mode": "staff",
+        "available_nanos": None,
+        "health": None,
+        "audit": AuditRun.objects.order_by("-pk").first(),
+        "unsettled": unsettled,
+        "unsettled_count": sum(state.count for state in unsettled),
+        "oldest_ms": None if oldest is None else (now - oldest).total_seconds() * 1_000,
+        "stuck": EstimateJob.objects.exclude(last_error=None).order_by("created_at")[:STUCK_JOBS],
+        "as_of": now,
+    }
+    return render(request, "staff/index.html", context)
+
+
+def _unsettled() -> Iterator[Unsettled]:
+    rows = (
+        Exchange.objects.exclude(state=ExchangeState.SETTLED)
+        .values_list("state")
+        .annotate(count=Count("id"), oldest_at=Min("created_at"))
+        .order_by("state")
+    )
+    return (Unsettled(*row) for row in rows)

@@ -1,0 +1,26 @@
+"""The pages' addresses. A name begins with its part of the site: the navigation reads that."""
+
+from django.urls import path
+
+from gateway.web import keys, messages, session, staff
+from gateway.web.requests import detail
+from gateway.web.requests import list as requests
+
+urlpatterns = [
+    path("", session.home, name="home"),
+    path("tenant", session.change_tenant, name="tenant"),
+    path("mode", session.change_mode, name="mode"),
+    path("keys", keys.index, name="keys"),
+    path("keys/new", keys.new, name="keys-new"),
+    path("keys/stored", keys.stored, name="keys-stored"),
+    path("keys/<slug:public_id>", keys.key, name="keys-key"),
+    path("keys/<slug:public_id>/revoke", keys.revoke, name="keys-revoke"),
+    path("requests", requests.index, name="requests"),
+    path("requests.csv", requests.export, name="requests-csv"),
+    path("requests/<slug:request_id>.json", detail.as_json, name="requests-json"),
+    path("requests/<slug:request_id>", detail.page, name="requests-request"),
+    path("messages", messages.index, name="messages"),
+    path("messages/<int:message_id>/read", messages.read, name="messages-read"),
+    path("messages/<int:message_id>/archive", messages.archive, name="messages-archive"),
+    path("staff", staff.index, name="staff"),
+]
