@@ -23,7 +23,23 @@ class CachedTokens(models.TextChoices):
     BESIDE = "beside"
 
 
+class Qualification(models.TextChoices):
+    """Whether a vendor must pass its checks before it takes live traffic."""
+
+    REQUIRED = "required"
+    WAIVED = "waived"
+
+
+WAIVED_BY_CATALOG = "applied by catalog file"
+
+
 class Vendor(models.Model):
+    """`qualified_base_url` is the address that passed: another address has passed nothing.
+
+    The catalog owns what it names, `qualification` included; checks own `qualified_…`; people own
+    `override_reason` and `disabled_…`, so that no check and no file undoes what they decided.
+    """
+
     name = models.CharField(max_length=64, unique=True)
     base_url = models.CharField(max_length=500)
     credential = EncryptedTextField(default="")
@@ -36,10 +52,46 @@ class Vendor(models.Model):
     client_gone = models.CharField(max_length=8, choices=ClientGone, default=ClientGone.CANCEL)
     cached_tokens = models.CharField(max_length=8, choices=CachedTokens, default=CachedTokens.AUTO)
     accepts_stream_options = models.BooleanField(default=True)
+    qualification = models.CharField(
+        max_length=8, choices=Qualification, default=Qualification.WAIVED
+    )
+    waiver_reason = models.CharField(max_length=500, default=WAIVED_BY_CATALOG)
+    qualified_base_url = models.CharField(max_length=500, default="")
+    qualified_at = models.DateTimeField(null=True)
+    override_reason = models.CharField(max_length=500, default="")
+    disabled_reason = models.CharField(max_length=500, default="")
+    disabled_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
         return self.name
+
+
+class VendorCheck(models.Model):
+    """One qualification run of one vendor model. `report` is what docs/vendors.md describes.
+
+    `passed` is None where the run could not decide: that is no failure. It speaks of `base_url`
+    alone. `spent_tokens` is what the run cost at the vendor, estimated where it did not say.
+    """
+
+    vendor = models.ForeignKey(Vendor, on_delete=models.CASCADE, related_name="checks")
+    vendor_model = models.CharField(max_length=256)
+    base_url = models.CharField(max_length=500)
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField()
+    passed = models.BooleanField(null=True)
+    spent_tokens = models.PositiveIntegerField(default=0)
+    report = models.JSONField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["vendor", "vendor_model", "-started_at"], name="check_by_model")
+        ]
+        ordering = ["-started_at", "-pk"]
+
+    def __str__(self) -> str:
+        verdict = {True: "passed", False: "failed", None: "undecided"}[self.passed]
+        return f"{self.vendor_id} {self.vendor_model} {verdict}"
 
 
 class Model(models.Model):

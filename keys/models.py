@@ -158,6 +158,12 @@ class AuditAction(models.TextChoices):
     TENANT_SUSPENDED = "tenant:suspended"
     WALLET_TOPPED_UP = "wallet:topped-up"
     CATALOG_APPLIED = "catalog:applied"
+    VENDOR_QUALIFIED = "vendor:qualified"
+    VENDOR_UNQUALIFIED = "vendor:unqualified"
+    VENDOR_DISABLED = "vendor:disabled"
+    VENDOR_ENABLED = "vendor:enabled"
+    VENDOR_OVERRIDDEN = "vendor:overridden"
+    VENDOR_OVERRIDE_WITHDRAWN = "vendor:override-withdrawn"
 
 
 class AuditEvent(models.Model):

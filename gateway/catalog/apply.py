@@ -23,6 +23,7 @@ from gateway.catalog.entries import (
 from gateway.catalog.file import parse
 from gateway.catalog.prices import add_versions
 from gateway.models import Model, Route, Vendor
+from gateway.qualification.gate import admission
 from keys.models import AuditAction
 from keys.services import record
 
@@ -42,6 +43,7 @@ VENDOR_FIELDS: Final = (
     "client_gone",
     "cached_tokens",
     "accepts_stream_options",
+    "qualification",
 )
 MODEL_FIELDS: Final = ("family", "context_tokens", "max_output_tokens", "default_output_tokens")
 ROUTE_FIELDS: Final = ("priority", "weight", "family")
@@ -120,6 +122,8 @@ def _vendors(entries: Sequence[VendorEntry], diff: Diff) -> tuple[dict[str, Vend
             diff.add(f"vendor {entry.name}", f"base_url {entry.base_url}")
         else:
             _update(row, _values(entry), f"vendor {entry.name}", diff)
+        if entry.name in rows and not (found := admission(rows[entry.name])).is_open:
+            diff.warnings.append(f"vendor {entry.name} takes no live traffic: {found.reason}")
     named = {entry.name for entry in entries} | {BUILT_IN_VENDOR}
     _deactivate((row for row in rows.values() if row.name not in named), "vendor", diff)
     return rows, mistakes

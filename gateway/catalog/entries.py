@@ -40,6 +40,7 @@ class VendorEntry:
     client_gone: str
     cached_tokens: str
     accepts_stream_options: bool
+    qualification: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ def _vendor(vendor: Vendor, with_credentials: bool) -> dict[str, Any]:
         "client_gone": vendor.client_gone,
         "cached_tokens": vendor.cached_tokens,
         "accepts_stream_options": vendor.accepts_stream_options,
+        "qualification": vendor.qualification,
     }
 
 

@@ -15,7 +15,7 @@ from django.db.models import Field
 from billing.estimation.registry import FAMILIES
 from gateway.catalog import nodes
 from gateway.catalog.nodes import Key, Reading, Record, Wrong
-from gateway.models import CachedTokens, ClientGone, Model, Route, Vendor
+from gateway.models import CachedTokens, ClientGone, Model, Qualification, Route, Vendor
 from gateway.upstream.request import Origin
 
 CREDENTIAL_CHARACTERS_MAX: Final = 8_192
@@ -86,6 +86,9 @@ VENDOR_KEYS: Final = {
         nodes.choice(*CachedTokens.values), str(_default(Vendor, "cached_tokens"))
     ),
     "accepts_stream_options": Key(nodes.flag, _default(Vendor, "accepts_stream_options")),
+    "qualification": Key(
+        nodes.choice(*Qualification.values), str(_default(Vendor, "qualification"))
+    ),
 }
 ROUTE_KEYS: Final = {
     "vendor": Key(_VENDOR_NAME),

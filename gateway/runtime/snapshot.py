@@ -7,6 +7,7 @@ from operator import attrgetter
 from billing.models import Price
 from billing.rating import PriceVersion, version_of
 from gateway.models import CachedTokens, ClientGone, Model, Route, Vendor
+from gateway.qualification.gate import takes_live_traffic
 from gateway.upstream import Timeouts
 
 TEST_VENDOR = "benchecho"
@@ -83,17 +84,31 @@ class Snapshot:
 
 
 def load_snapshot() -> Snapshot:
-    """Read the catalog: four queries, however large it is."""
-    vendors = {vendor.pk: _access(vendor) for vendor in Vendor.objects.filter(is_active=True)}
+    """Read the catalog: four queries, however large it is.
+
+    Routes of vendors that may not take live traffic are left out; test keys reach theirs still.
+    """
+    rows = {vendor.pk: vendor for vendor in Vendor.objects.filter(is_active=True)}
+    live = {pk for pk, vendor in rows.items() if takes_live_traffic(vendor)}
+    vendors = {pk: _access(vendor) for pk, vendor in rows.items()}
     test_vendor = next((v for v in vendors.values() if v.name == TEST_VENDOR), None)
     routes: dict[int, list[RouteTo]] = {}
-    for route in Route.objects.order_by("priority", "pk"):
-        if route.vendor_id in vendors:
-            routes.setdefault(route.model_id, []).append(_route(route, vendors[route.vendor_id]))
+    tested: dict[int, RouteTo] = {}
+    for row in Route.objects.order_by("priority", "pk"):
+        if row.vendor_id not in vendors:
+            continue
+        route = _route(row, vendors[row.vendor_id])
+        if row.vendor_id in live:
+            routes.setdefault(row.model_id, []).append(route)
+        if route.vendor is test_vendor:
+            tested.setdefault(row.model_id, route)
+    plain = _plain_echo(test_vendor)
     prices = _prices()
     return Snapshot(
         {
-            model.name: _public(model, routes.get(model.pk, []), test_vendor, prices)
+            model.name: _public(
+                model, routes.get(model.pk, []), tested.get(model.pk, plain), prices
+            )
             for model in Model.objects.filter(is_active=True)
         }
     )
@@ -126,7 +141,7 @@ def _route(route: Route, vendor: VendorAccess) -> RouteTo:
 def _public(
     model: Model,
     routes: list[RouteTo],
-    test_vendor: VendorAccess | None,
+    test_route: RouteTo | None,
     prices: Mapping[str, dict[str, tuple[DatedPrice, ...]]],
 ) -> PublicModel:
     return PublicModel(
@@ -137,16 +152,13 @@ def _public(
         default_output_tokens=model.default_output_tokens,
         created_s=int(model.created_at.timestamp()),
         routes=tuple(routes),
-        test_route=_test_route(routes, test_vendor),
+        test_route=test_route,
         prices=prices.get(model.name, {}),
     )
 
 
-def _test_route(routes: list[RouteTo], test_vendor: VendorAccess | None) -> RouteTo | None:
-    """A model that lives at benchecho keeps its fault there; any other gets the plain echo."""
-    for route in routes:
-        if route.vendor.name == TEST_VENDOR:
-            return route
+def _plain_echo(test_vendor: VendorAccess | None) -> RouteTo | None:
+    """A test key's route for a model that does not live at benchecho; one that does keeps its."""
     if test_vendor is None:
         return None
     return RouteTo(test_vendor, TEST_VENDOR_MODEL, None, priority=0, weight=1)

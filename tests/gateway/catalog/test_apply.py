@@ -76,6 +76,17 @@ class TestOneFile:
         assert state() == before
         assert [line[:40] for line in apply_text(FILE)] == [line[:40] for line in dry]
 
+    def test_a_vendor_that_must_still_qualify_is_told(self):
+        strict = FILE.replace("credential: vk-1", "credential: vk-1, qualification: required")
+        warning = "! vendor acme takes no live traffic: Not qualified."
+        assert apply_text(strict)[-2:] == [warning, "9 added, 0 changed, 0 removed"]
+        assert apply_text(strict) == [warning, "no changes"]
+        assert apply_text(FILE) == [
+            "~ vendor acme: qualification required → waived",
+            "0 added, 1 changed, 0 removed",
+        ]
+        assert Vendor.objects.get(name="acme").waiver_reason == "applied by catalog file"
+
     def test_changed_fields_are_told_old_and_new(self):
         apply_text(FILE)
         changed = (

@@ -22,6 +22,7 @@ vendors:
     client_gone: drain
     cached_tokens: inside
     accepts_stream_options: false
+    qualification: required
   - {name: local, base_url: 'http://127.0.0.1:1/v1', credential: '::keyless::'}
   - {name: open, base_url: 'http://127.0.0.1:2/v1', credential: ''}
 models:

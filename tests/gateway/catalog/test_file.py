@@ -64,6 +64,7 @@ def test_smallest_file_takes_every_default():
             client_gone="cancel",
             cached_tokens="auto",
             accepts_stream_options=True,
+            qualification="waived",
         ),
     )
     (model,) = catalog.models
@@ -102,12 +103,14 @@ def test_every_key_is_read():
         "    max_connections: 2_000\n"
         "    client_gone: drain\n"
         "    cached_tokens: beside\n"
-        "    accepts_stream_options: false"
+        "    accepts_stream_options: false\n"
+        "    qualification: required"
     )
     assert (vendor.connect_timeout_ms, vendor.first_byte_timeout_ms) == (500, 30_000)
     assert (vendor.idle_timeout_ms, vendor.total_timeout_ms) == (12_345, 900_000)
     assert (vendor.max_connections, vendor.client_gone) == (2_000, "drain")
     assert (vendor.cached_tokens, vendor.accepts_stream_options) == ("beside", False)
+    assert vendor.qualification == "required"
 
 
 @pytest.mark.parametrize(
@@ -233,6 +236,7 @@ models:
         ("max_connections: 0x10", "max_connections is '0x10'; expected a whole number from 1"),
         ("client_gone: stop", "client_gone is 'stop'; expected cancel or drain."),
         ("cached_tokens: in", "cached_tokens is 'in'; expected auto, inside, beside."),
+        ("qualification: no", "qualification is 'no'; expected required or waived."),
         ("accepts_stream_options: yes", "accepts_stream_options is 'yes'; expected true or"),
     ],
 )
