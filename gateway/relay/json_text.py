@@ -2,11 +2,11 @@
 
 import json
 import math
-import re
 from typing import Any
 
 import orjson
 
+_COLONS = (b":", b": ")
 _NULL_FOR_CONSTANT = {"NaN": None, "Infinity": None, "-Infinity": None}
 
 
@@ -39,14 +39,10 @@ def replace_identity(text: bytes, value: dict[str, Any], **changes: str) -> byte
     """
     out = text
     for name, new in changes.items():
-        old = value.get(name)
-        if not isinstance(old, str):
+        span = find_member(out, name, value.get(name))
+        if span is None:
             return None
-        spans = [match.span() for match in string_member(name, old).finditer(out)]
-        if len(spans) != 1:
-            return None
-        start, end = spans[0]
-        out = b"".join((out[:start], b'"', name.encode(), b'":', orjson.dumps(new), out[end:]))
+        out = b"".join((out[: span[0]], member(name, new), out[span[1] :]))
     try:
         is_same = orjson.loads(out) == {**value, **changes}
     except orjson.JSONDecodeError:
@@ -54,12 +50,28 @@ def replace_identity(text: bytes, value: dict[str, Any], **changes: str) -> byte
     return out if is_same else None
 
 
-def string_member(name: str, value: str) -> re.Pattern[bytes]:
-    """Return a pattern for one member of an object.
+def member(name: str, value: str) -> bytes:
+    return b'"%s":%s' % (name.encode(), encode(value))
 
-    Quotes inside of JSON strings are escaped, so it cannot match in the middle of a text.
+
+def find_member(text: bytes, name: str, value: Any) -> tuple[int, int] | None:
+    """Return where the only member `name` with this text as its value begins and ends.
+
+    None where there is no such member, or more than one, or in an unusual spelling. Quotes inside
+    of JSON strings are escaped, so that nothing is found in the middle of a text.
     """
-    return re.compile(rb'"%s"\s*:\s*%s' % (name.encode(), re.escape(encode(value))))
+    if not isinstance(value, str):
+        return None
+    found = None
+    for colon in _COLONS:
+        token = b'"%s"%s%s' % (name.encode(), colon, encode(value))
+        start = text.find(token)
+        if start < 0:
+            continue
+        if found is not None or text.find(token, start + 1) >= 0:
+            return None
+        found = (start, start + len(token))
+    return found
 
 
 def _decode_forgiving(text: bytes) -> Any:

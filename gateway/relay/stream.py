@@ -20,6 +20,7 @@ from gateway.relay.sse import (
 LEARN_EVERY_EVENTS = 32
 """Learning costs about as much as decoding this many events, so it must not happen more often."""
 FREE_LEARNINGS = 4
+LEARN_AFTER_EVENTS = 2
 MAX_NAME_CHARS = 256
 """Of a vendor's id, model and finish reason, as they are noted; what passes is not cut."""
 
@@ -292,8 +293,18 @@ class EventStream:
         return self._template.run(line.rstrip() + templates.EVENT_END)[0]
 
     def _may_learn(self, value: JsonObject) -> bool:
+        """Say whether more events like this one are to be expected, and learning is not overdone.
+
+        The first events of a stream are unlike the others, and a short one is over before
+        learning pays.
+        """
         budget = FREE_LEARNINGS + self.event_count // LEARN_EVERY_EVENTS
-        return value.get("usage") is None and self._learnings < budget
+        return (
+            self.event_count >= LEARN_AFTER_EVENTS
+            and self._learnings < budget
+            and value.get("usage") is None
+            and all(map(_goes_on, value["choices"]))
+        )
 
     def _learn(self, line: bytes, value: JsonObject, wanted: JsonObject) -> None:
         self._learnings += 1
@@ -340,6 +351,10 @@ def _is_whole(choice: Any) -> bool:
         and isinstance(choice.get("message"), dict)
         and not isinstance(choice.get("delta"), dict)
     )
+
+
+def _goes_on(choice: Any) -> bool:
+    return isinstance(choice, dict) and has_output(choice) and not choice.get("finish_reason")
 
 
 def _name(value: Any) -> str | None:

@@ -11,12 +11,12 @@ alone.
 """
 
 import re
-from functools import lru_cache
+from collections import deque
 from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.relay.json_text import string_member
+from gateway.relay.json_text import find_member, member
 
 DATA = b"data: "
 EVENT_END = b"\n\n"
@@ -24,7 +24,10 @@ EXACT_NAMES = frozenset({b"error", b"finish_reason", b"id", b"model", b"object",
 """Keys whose text decides what an event is."""
 MAX_LEARNED_BYTES = 4096
 """A longer event is decoded and not learned from, so that no pattern grows large."""
-SHAPES_KEPT = 256
+TAILS_KEPT = 8
+"""Trying one costs less than decoding an event, making one as much as decoding many."""
+KIND_BYTES = 3
+"""What tells the members that change apart: id, model, and a comma before usage."""
 
 _PLAIN = rb'[^"\\\x00-\x1f]*'
 _ESCAPE = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
@@ -32,6 +35,10 @@ _TEXT = rb'"%s(?:%s%s)*"' % (_PLAIN, _ESCAPE, _PLAIN)
 _NUMBER = rb"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?"
 _TOKEN = re.compile(rb'(?P<text>"(?:[^"\\]|\\.)*")(?P<colon>\s*:\s*)?|(?P<number>[0-9.]+)|[^"0-9]+')
 _NULL_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
+
+
+_recent_tails: dict[tuple[bytes, ...], deque[re.Pattern[bytes]]] = {}
+"""The patterns that streams of this process needed last; the oldest leave."""
 
 
 class Template(NamedTuple):
@@ -116,7 +123,7 @@ def learn(
     template = Template(
         start=line[:cut],
         new_start=DATA + _replaced(line, line.index(b"{"), cut, ahead),
-        tail=_compiled(_pattern(line, cut, behind)),
+        tail=_tail(line, cut, behind),
         olds=olds,
         news=news,
     )
@@ -132,13 +139,10 @@ def _changes(
 ) -> list[Change] | None:
     changes = []
     for name in ("id", "model"):
-        held = value.get(name)
-        if not isinstance(held, str):
+        span = find_member(line, name, value.get(name))
+        if span is None:
             return None
-        spans = [match.span() for match in string_member(name, held).finditer(line)]
-        if len(spans) != 1:
-            return None
-        changes.append((*spans[0], b'"%s":%s' % (name.encode(), orjson.dumps(wanted[name]))))
+        changes.append((*span, member(name, wanted[name])))
     if drops_usage and "usage" in value:
         spans = [match.span() for match in _NULL_USAGE.finditer(line)]
         if len(spans) != 1:
@@ -153,6 +157,22 @@ def _replaced(line: bytes, at: int, end: int, changes: list[Change]) -> bytes:
         pieces += [line[at:start], new]
         at = stop
     return b"".join((*pieces, line[at:end]))
+
+
+def _tail(line: bytes, at: int, behind: list[Change]) -> re.Pattern[bytes]:
+    """Return the pattern for the line from `at` on, if possible one that another stream needed.
+
+    A pattern that matches is the one that would be made: all but texts is in it byte by byte.
+    """
+    kinds = tuple(line[start : start + KIND_BYTES] for start, _stop, _new in behind)
+    recent = _recent_tails.setdefault(kinds, deque(maxlen=TAILS_KEPT))
+    text = line.rstrip() + EVENT_END
+    for tail in recent:
+        if tail.fullmatch(text, at):
+            return tail
+    tail = re.compile(_pattern(line, at, behind))
+    recent.appendleft(tail)
+    return tail
 
 
 def _pattern(line: bytes, at: int, behind: list[Change]) -> bytes:
@@ -180,12 +200,6 @@ def _shape(part: bytes, exact: frozenset[bytes] = EXACT_NAMES) -> bytes:
         else:
             pieces.append(re.escape(token[0]))
     return b"".join(pieces)
-
-
-@lru_cache(maxsize=SHAPES_KEPT)
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    """Compile once for all streams of a vendor: it takes longer than decoding fifty events."""
-    return re.compile(pattern)
 
 
 def _is_right(template: Template, line: bytes, wanted: dict[str, Any]) -> bool:

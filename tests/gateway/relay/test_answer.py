@@ -125,12 +125,12 @@ class TestForms:
 
     def test_a_body_keeps_its_bytes_but_for_the_names(self):
         text = (
-            b'{ "id" : "chatcmpl-v1", "model":"vendor-m", "x_extra":{"k":1.50},'
+            b'{ "id": "chatcmpl-v1", "model":"vendor-m", "x_extra":{"k":1.50},'
             b'"choices":[{"index":0,"message":{"role":"assistant","content":"a\\u00e9\\u0000",'
             b'"reasoning_content":"hm"},"finish_reason":"stop"}],"n":123456789012345678901234 }'
         )
         out = run(relay(stream=False), text, headers=JSON)
-        assert out == text.replace(b'"id" : "chatcmpl-v1"', b'"id":"chatcmpl-ours"').replace(
+        assert out == text.replace(b'"id": "chatcmpl-v1"', b'"id":"chatcmpl-ours"').replace(
             b"vendor-m", b"alias-m"
         )
 

@@ -40,7 +40,7 @@ class TestReplaceIdentity:
         return replace_identity(text, json.loads(text), **changes)
 
     def test_only_the_names_change(self):
-        text = b'{ "id" :"v1","model":"m/1", "n":1.50, "t":"\\u00e9" }'
+        text = b'{ "id": "v1","model":"m/1", "n":1.50, "t":"\\u00e9" }'
         assert self.replaced(text, id="ours", model="alias") == (
             b'{ "id":"ours","model":"alias", "n":1.50, "t":"\\u00e9" }'
         )
@@ -57,6 +57,8 @@ class TestReplaceIdentity:
             b'{"id":"v1","call":{"id":"v1"}}',
             b'{"i\\u0064":"v1","call":{"id":"v1"}}',
             b'{"id":"v\\u0031"}',
+            b'{"id" : "v1"}',
+            b'{"id":"v1","call":{"id": "v1"}}',
         ],
     )
     def test_where_it_is_not_clear_nothing_is_replaced(self, text):

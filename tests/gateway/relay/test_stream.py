@@ -34,19 +34,29 @@ def stream(*, fold: Fold | None = None, wish: Wish = WISH) -> EventStream:
 
 def test_ordinary_events_are_not_decoded(monkeypatch):
     read = stream()
-    read.push(events(ROLE, chunk("a")))
+    read.push(events(ROLE, chunk("a"), chunk("a")))
     monkeypatch.setattr(EventStream, "_on_event", None)
     out = read.push(events(chunk("b"), chunk("c"))) + read.push(event(chunk("d")))
     assert out == events(*map(ours, (chunk("b"), chunk("c"), chunk("d"))))
-    assert read.event_count == 5
+    assert read.event_count == 6
 
 
 def test_an_odd_event_among_ordinary_ones_is_decoded_and_the_rest_passes():
     read = stream()
-    read.push(events(ROLE, chunk("a")))
+    read.push(events(ROLE, chunk("a"), chunk("a")))
     out = read.push(events(chunk("b"), {**chunk("c"), "usage": counts(1, 2)}, chunk("d")))
     assert out == events(*map(ours, (chunk("b"), chunk("c"), chunk("d"))))
     assert read._facts.raw_usage == counts(1, 2)
+
+
+def test_the_beginning_and_the_end_of_a_stream_are_not_learned_from():
+    read = stream()
+    read.push(events(ROLE, chunk("a")))
+    assert read._template is None
+    read.push(events(delta({}), chunk("b", finish="stop")))
+    assert read._template is None
+    read.push(event(chunk("c")))
+    assert read._template is not None
 
 
 def test_learning_is_rationed():
