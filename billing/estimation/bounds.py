@@ -32,12 +32,14 @@ EXACT_BYTES_PER_CALL = 512
 WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"  # fmt: skip # noqa: E501
 """Unicode White_Space, what `\\s` means to the vocabularies' patterns; not `str.isspace`."""
 _NEWLINE = "\r\n"
+_SPACE_RUN = re.compile("  +")
 _WHITE_RUN = re.compile(f"[{WHITE}]{{2,}}")
 _ORDINARY_RUN = re.compile(f"(?:[{WHITE.replace(' ', '')}]*[\r\n])?( +)")
 
-_UNUSUAL = 1 << 48
-"""Added to a word's count where the white space around it is not one space or newlines; above
-any count, so that one comparison of the sum finds it."""
+_SPACES = 1 << 32
+_UNUSUAL = 1 << 50
+"""Added to a word's count where several spaces, or other white space than one space or newlines,
+are beside it: above any count, so that one comparison of the sum finds them."""
 
 
 class WordCounts(dict[str, int]):
@@ -81,11 +83,11 @@ class WordCounts(dict[str, int]):
         return True
 
     def worth(self, word: str, exact: bool) -> int:
-        """The tokens of a word after a space, with `_UNUSUAL` added for unusual white space."""
+        """The tokens of a word after a space, marked for the white space beside it."""
         core = word.lstrip(WHITE)
         mark = 0 if core is word and word[-1:] not in _NOT_NEWLINE else _UNUSUAL
         if not core:
-            return _UNUSUAL
+            return _UNUSUAL if word else _SPACES
         if not exact:
             self.loose = True
             return mark + 1 + _size(word)
@@ -103,6 +105,27 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
+class WhiteCounts(dict[str, int]):
+    """What a run of white space adds to its words, which count a newline or space of it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: TextCounter) -> None:
+        super().__init__()
+        self.count = count
+
+    def __missing__(self, run: str) -> int:
+        if " " not in run:
+            return 0
+        if len(run) > MAX_WHITE_RUN_CHARS:
+            return _size(run)
+        if len(self) >= MAX_TEXTS:
+            self.clear()
+        ordinary = _ORDINARY_RUN.fullmatch(run)
+        tokens = self[run] = self.count(ordinary[1][1:]) if ordinary else _size(run)
+        return tokens
+
+
 class TextBound:
     """Upper bounds of one vocabulary's counts."""
 
@@ -111,7 +134,7 @@ class TextBound:
     def __init__(self, count: TextCounter) -> None:
         self._words = WordCounts(count)
         self._texts: dict[tuple[int, int], int] = {}
-        self._white: dict[str, int] = {}
+        self._white = WhiteCounts(count)
         self._firsts: dict[str, int] = {}
 
     def learn(self, words: Iterable[str]) -> None:
@@ -141,11 +164,14 @@ class TextBound:
     def _chunk(self, text: str) -> int:
         words = text.split(" ")
         tokens = self._first(words.pop(0)) + sum(map(self._words.__getitem__, words))
-        if tokens < _UNUSUAL:
+        if tokens < _SPACES:
             return tokens
         if len(text) <= EXACT_TEXT_CHARS:
             return self._words.count(text)
-        return tokens % _UNUSUAL + self._white_space(text)
+        runs = _SPACE_RUN if tokens < _UNUSUAL else _WHITE_RUN
+        white = sum(map(self._white.__getitem__, runs.findall(text)))
+        tail = len(text) - len(text.rstrip(WHITE))
+        return tokens % _SPACES + white + (_size(text[-tail:]) if tail else 0)
 
     def _first(self, word: str) -> int:
         """The word that no space precedes."""
@@ -163,31 +189,6 @@ class TextBound:
             self._firsts.clear()
         tokens = self._firsts[word] = mark + self._words.count(word)
         return tokens
-
-    def _white_space(self, text: str) -> int:
-        runs = _WHITE_RUN.findall(text)
-        tokens = sum(map(self._run, runs))
-        tail = len(text) - len(text.rstrip(WHITE))
-        return tokens + (_size(text[-tail:]) if tail else 0)
-
-    def _run(self, run: str) -> int:
-        """What a run of white space adds to its words, which count a newline or space of it."""
-        known = self._white.get(run)
-        if known is None:
-            known = self._white_tokens(run)
-            if len(run) <= MAX_WHITE_RUN_CHARS:
-                if len(self._white) >= MAX_TEXTS:
-                    self._white.clear()
-                self._white[run] = known
-        return known
-
-    def _white_tokens(self, run: str) -> int:
-        if " " not in run:
-            return 0
-        ordinary = _ORDINARY_RUN.fullmatch(run)
-        if ordinary is None or len(run) > MAX_WHITE_RUN_CHARS:
-            return _size(run)
-        return self._words.count(ordinary[1][1:])
 
 
 @cache
