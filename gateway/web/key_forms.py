@@ -118,15 +118,15 @@ def rules_of(
         said.append(f"From {', '.join(ranges)}")
     limits = limit_words(requests_per_minute, concurrent_requests)
     if limits:
-        said.append(f"At most {limits}")
+        said.append(f"At most {', '.join(limits)}")
     return said
 
 
-def limit_words(requests_per_minute: int | None, concurrent_requests: int | None) -> str:
+def limit_words(requests_per_minute: int | None, concurrent_requests: int | None) -> list[str]:
     """Empty where there is no limit."""
     parts = []
     if requests_per_minute is not None:
         parts.append(f"{requests_per_minute:,} a minute")
     if concurrent_requests is not None:
         parts.append(f"{concurrent_requests:,} at once")
-    return ", ".join(parts)
+    return parts

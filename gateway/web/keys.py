@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from gateway.exchanges.selectors import ExchangeFilters
 from gateway.exchanges.tallies import count_exchanges
 from gateway.web.key_forms import KeyForm, limit_words, rules_of
-from gateway.web.periods import MONTH, TODAY, Period, period_of
+from gateway.web.periods import MONTH, TODAY, Period, midnight, period_of
 from gateway.web.place import Place, keys_act, tenant_page
 from gateway.web.snippets import ANY_MODEL, snippets
 from gateway.web.spend import KeySpend, spend_by_key
@@ -56,7 +56,7 @@ class KeyLine:
         return ", ".join(self.key.allowed_ips or ())
 
     @property
-    def limits(self) -> str:
+    def limits(self) -> list[str]:
         return limit_words(self.key.requests_per_minute, self.key.concurrent_requests)
 
     @property
@@ -165,6 +165,7 @@ def _list_page(
         "other_nanos": total_nanos - sum(line.spent_nanos for line in lines),
         "total_nanos": total_nanos,
         "month": month,
+        "midnight": midnight(now.date()),
         "as_of": now,
         "reveal": None if created is None else _reveal(request, created),
     }

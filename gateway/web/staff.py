@@ -36,7 +36,6 @@ def index(request: HttpRequest) -> HttpResponseBase:
         raise PermissionDenied
     now = timezone.now()
     unsettled = list(_unsettled())
-    oldest = min((state.oldest_at for state in unsettled), default=None)
     context = {
         # The frame is the operator's, also for one who is a member somewhere.
         "mode": "staff",
@@ -45,7 +44,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
         "audit": AuditRun.objects.order_by("-pk").first(),
         "unsettled": unsettled,
         "unsettled_count": sum(state.count for state in unsettled),
-        "oldest_ms": None if oldest is None else (now - oldest).total_seconds() * 1_000,
+        "oldest_at": min((state.oldest_at for state in unsettled), default=None),
         "stuck": EstimateJob.objects.exclude(last_error=None).order_by("created_at")[:STUCK_JOBS],
         "as_of": now,
     }

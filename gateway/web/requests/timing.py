@@ -90,7 +90,8 @@ def _settling(charge: ChargeView, exchange: Exchange, ended_ms: float) -> Step:
     if charge.is_estimated:
         return Step("Worker counts the tokens, settles", ended_ms, took_ms, COUNT)
     became = "charge" if charge.charge_nanos else "released"
-    return Step(f"Settle: hold → {became}", ended_ms, took_ms, OWN)
+    name = f"Settle: hold → {became}" if exchange.hold_nanos else "Settle"
+    return Step(name, ended_ms, took_ms, OWN)
 
 
 def _started_ms(attempt: dict[str, Any], legs: dict[int, AttemptLegs]) -> float:
