@@ -14,6 +14,7 @@ TEXT_LENGTH = 26
 REQUEST_PREFIX = "req_"
 COMPLETION_PREFIX = "chatcmpl-"
 
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 _VALUES = {character: value for value, character in enumerate(ALPHABET)}
 _VERSION_7 = 0x7 << 76
 _VARIANT = 0b10 << 62
@@ -48,7 +49,7 @@ def exchange_id_of(text: str) -> UUID | None:
 
 def _text(exchange_id: UUID) -> str:
     number = exchange_id.int
-    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def _uuid(text: str) -> UUID | None:

@@ -10,10 +10,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 FORWARDED_HOPS_MAX = 20
+MAPPED_PREFIX = "::ffff:"  # an IPv4 client of a socket that speaks IPv6
 
 
 def client_address(peer: str, forwarded_for: str) -> str:
     """The first hop from the right that is no trusted proxy; the peer itself if it is none."""
+    if not settings.TRUSTED_PROXIES:
+        return peer.removeprefix(MAPPED_PREFIX)
     trusted = _trusted(tuple(settings.TRUSTED_PROXIES))
     address = _parse(peer)
     if not trusted or address is None or not _is_in(address, trusted):

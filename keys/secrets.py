@@ -8,7 +8,6 @@
 Only `fingerprint` is stored: HMAC-SHA-256 under a pepper that lives outside the database.
 """
 
-import hashlib
 import hmac
 import re
 import secrets
@@ -64,7 +63,7 @@ def public_id_of(text: str) -> str | None:
 
 def fingerprint(text: str, pepper: str) -> bytes:
     """32 bytes."""
-    return hmac.new(pepper.encode(), text.encode(), hashlib.sha256).digest()
+    return hmac.digest(pepper.encode(), text.encode(), "sha256")
 
 
 def matches(text: str, stored: bytes) -> bool:

@@ -7,10 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from billing.models import Charge, Exchange, Phase, Transfer, UsageSource
-from billing.rating import PER_REQUEST, Line, rate, version_of
+from billing.rating import PER_REQUEST, PROMPT_CLASSES, Line, rate, version_of
 from billing.usage import COMPLETION_ESTIMATED, PROMPT_ESTIMATED, Usage
 
-PROMPT_DIMENSIONS = frozenset({"input", "cached_input", "cache_write", "audio_input"})
 PRICE = "price"
 """The source of a quantity that is no usage: one request is one request."""
 EXACT_DECIMALS = 15
@@ -154,7 +153,7 @@ def _price_line(line: Line, usage_source: str, flags: Sequence[str]) -> PriceLin
 def _source(dimension: str, usage_source: str, flags: Sequence[str]) -> str:
     if dimension == PER_REQUEST:
         return PRICE
-    is_prompt = dimension in PROMPT_DIMENSIONS
+    is_prompt = dimension in PROMPT_CLASSES
     if usage_source == UsageSource.VENDOR and (
         (PROMPT_ESTIMATED if is_prompt else COMPLETION_ESTIMATED) in flags
     ):

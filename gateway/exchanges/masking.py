@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 DOTS = "••••"
 KEYLESS = "::keyless::"
 """The credential of a vendor that wants none: it says something, and is no secret."""
 REPLACEMENT = "\ufffd"
 MAX_HEADERS = 100
+SHORTEST_SECRET_CHARS = 12
+"""No rule finds anything in less."""
 MAX_HEADER_CHARS = 2_000
 """Of one value as stored; nothing that explains an exchange is longer."""
 
@@ -90,7 +92,7 @@ def mask_headers(headers: HeaderItems, *, keeps_own_keys: bool = True) -> Header
     the public part of one that looks like a key of ours.
     """
     return [
-        _mask_header(_text(name), _text(value), keeps_own_keys=keeps_own_keys)
+        _mask_header(_name(name), value, keeps_own_keys=keeps_own_keys)
         for name, value in islice(headers, MAX_HEADERS)
     ]
 
@@ -150,19 +152,34 @@ def _text(value: str | bytes) -> str:
     return text if text.isascii() and text.isprintable() else storable(text)
 
 
-def _mask_header(name: str, value: str, *, keeps_own_keys: bool) -> list[str]:
-    lowered = name.lower()
-    shown = _ODD_NAMES.get(lowered) or lowered.title()
-    if lowered in KEPT_HEADERS or lowered.startswith(KEPT_PREFIXES):
-        return [shown, _kept_value(value)]
-    if lowered in KEY_HEADERS:
-        return [shown, _mask_credential(value, keeps_own_keys=keeps_own_keys)]
-    return [shown, DOTS if value else ""]
+class _Name(NamedTuple):
+    shown: str
+    is_kept: bool
+    is_key: bool
 
 
-@lru_cache(maxsize=1_024)  # traffic says the same few things; credentials never come here
-def _kept_value(value: str) -> str:
-    return mask_text(value)
+@lru_cache(maxsize=1_024)  # traffic says the same few things
+def _name(name: str | bytes) -> _Name:
+    lowered = _text(name).lower()
+    return _Name(
+        shown=_ODD_NAMES.get(lowered) or lowered.title(),
+        is_kept=lowered in KEPT_HEADERS or lowered.startswith(KEPT_PREFIXES),
+        is_key=lowered in KEY_HEADERS,
+    )
+
+
+def _mask_header(name: _Name, value: str | bytes, *, keeps_own_keys: bool) -> list[str]:
+    if name.is_kept:
+        return [name.shown, _kept_value(value)]
+    if name.is_key:
+        return [name.shown, _mask_credential(_text(value), keeps_own_keys=keeps_own_keys)]
+    return [name.shown, DOTS if value else ""]
+
+
+@lru_cache(maxsize=4_096)  # credentials never come here
+def _kept_value(value: str | bytes) -> str:
+    text = _text(value)
+    return text if len(text) < SHORTEST_SECRET_CHARS else mask_text(text)
 
 
 def _mask_credential(value: str, *, keeps_own_keys: bool) -> str:
@@ -257,8 +274,16 @@ _FIELD_NAMES = (
     "|(?:aws_)?secret[_-]?access[_-]?key|private[_-]?key|password|passwd"
     "|(?:proxy-)?authorization|(?:set-)?cookie|vertex_credentials"
 )
-_FIELD_NEEDLES = tuple(
-    word.encode() for word in ("key", "token", "secret", "passw", "authorization", "cookie", "cred")
+# How those names end, so that "prompt_tokens" and its like set nothing off.
+_FIELD_NEEDLES = (
+    *(
+        end.encode()
+        for word in ("key", "token", "secret", "key_id", "credentials")
+        for end in (word + '"', word + '\\"')
+    ),
+    b"passw",
+    b"authorization",
+    b"cookie",
 )
 _URL_SAFE = "A-Za-z0-9_-"
 
@@ -339,9 +364,11 @@ _RULES = (
     ),
 )
 
-_NEEDLES = tuple((needle, rule) for rule in _RULES for needle in rule.needles)
+_NEEDLES = tuple(dict.fromkeys(needle for rule in _RULES for needle in rule.needles))
 
 
 def _rules_for(body: bytes) -> Iterable[_Rule]:
+    """The rules that could find something: most bodies have no needle, and then there are none."""
     lowered = body.lower()
-    return dict.fromkeys([rule for needle, rule in _NEEDLES if needle in lowered])
+    found = {needle for needle in _NEEDLES if needle in lowered}
+    return [rule for rule in _RULES if not found.isdisjoint(rule.needles)] if found else ()

@@ -9,7 +9,6 @@ from gateway.relay.failures import Fault
 from gateway.runtime.snapshot import RouteTo
 
 PATH = "/chat/completions"
-USER_AGENT = b"Farthing"
 KEPT_HEADERS = (b"content-type", b"content-encoding")
 MILLISECONDS = 1_000
 MESSAGE_CHARS = 500
@@ -27,7 +26,7 @@ class Attempt:
         self.relay = relay
         self.body = body
         self.asks_usage = asks_usage
-        self.request_headers = request_headers(route)
+        self.request_headers = route.vendor.request_headers
         self.status = 0
         self.headers: Headers = []
         self.capture = Capture()
@@ -51,7 +50,7 @@ class Attempt:
 
     def summary(self, number: int, origin_s: float) -> dict[str, Any]:
         """As kept on the exchange: for the tenant's page, and for staff who pay the vendor."""
-        failure = self.relay.failure
+        failure = self.relay.failure or self.relay.mid_stream_failure
         said = {
             "n": number,
             "vendor": self.route.vendor.name,
@@ -62,7 +61,9 @@ class Attempt:
             "ended_ms": _ms(self.ended_s, origin_s),
             "error": (failure.error.code if failure else None)
             or (self.fault.value if self.fault else None),
-            "vendor_message": mask_text(failure.vendor_message[:MESSAGE_CHARS]) if failure else None,
+            "vendor_message": mask_text(failure.vendor_message[:MESSAGE_CHARS])
+            if failure
+            else None,
             "usage": self.relay.raw_usage if failure else None,
         }
         return {name: value for name, value in said.items() if value is not None and value != ""}
@@ -75,19 +76,6 @@ class Attempt:
             if name in KEPT_HEADERS
         ]
         return {"status": self.status, "headers": kept}
-
-
-def request_headers(route: RouteTo) -> Headers:
-    """All that a vendor is told; nothing of the client's own headers goes along."""
-    headers: Headers = [
-        (b"content-type", b"application/json"),
-        (b"accept-encoding", b"identity"),
-        (b"user-agent", USER_AGENT),
-    ]
-    authorization = route.vendor.authorization
-    if authorization is not None:
-        headers.insert(0, (b"authorization", authorization))
-    return headers
 
 
 def _ms(moment_s: float, origin_s: float) -> int | None:

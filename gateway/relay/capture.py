@@ -54,6 +54,10 @@ class Capture:
         self._compress_pending()
         return b"".join(self._frames)
 
+    def parts(self) -> tuple[bytes, bytes]:
+        """Return the frames so far, and what is kept behind them uncompressed."""
+        return b"".join(self._frames), bytes(self._pending)
+
     @property
     def is_cut(self) -> bool:
         return self.size_bytes > self._limit_bytes

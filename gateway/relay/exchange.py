@@ -121,7 +121,8 @@ class Exchange:
             completion_id=self._settling.completion_id,
             model=self._accepted.model.name,
             vendor_model=route.vendor_model,
-            hidden=(route.vendor.name,),
+            hidden=route.vendor.hidden_words,
+            n=request.n,
         )
         body = vendor_body(
             request, vendor_model=route.vendor_model, include_usage=request.stream and asks_usage

@@ -23,7 +23,7 @@ from gateway.exchanges.masking import storable
 from gateway.relay.accepted import Accepted, Headers
 from gateway.relay.attempt import Attempt
 from gateway.relay.capture import Capture
-from gateway.relay.transcript import Sent, row_of
+from gateway.relay.transcript import Sent, spoken
 from gateway.runtime.process import Runtime
 from gateway.tasks import estimate_exchange
 
@@ -84,7 +84,7 @@ class Settling:
             logger.warning("A check-point is late: %s", type(error).__name__)
 
     def record(self, client_headers: Headers) -> None:
-        """Put the transcript in the recorder's queue; it is made up when its turn comes."""
+        """Hand what was said to the scribe, which masks and stores it."""
         accepted, attempts = self._accepted, self._attempts
         if accepted.principal.transcript_policy == "nothing":
             return
@@ -96,7 +96,7 @@ class Settling:
             usage=self.usage_with_cost(),
             error_body=self.error_body,
         )
-        self._runtime.recorder.put(lambda: row_of(accepted, attempts, sent))
+        self._runtime.recorder.put(spoken(accepted, attempts, sent))
 
     def leave(self) -> None:
         grant = self._accepted.grant

@@ -1,14 +1,24 @@
-"""The transcript of an exchange, made from what the driver knows when it is the record's turn."""
+"""What the driver knows of an exchange, as plain values that another process can write down.
+
+`spoken` runs on the hot path and only gathers; `row_of` runs in the scribe (gateway.exchanges
+.scribe), where masking and packing cost nobody's latency.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from gateway.exchanges.record import AnswerLeg, ClientLeg, Legs, Row, VendorLeg, transcript_row
 from gateway.relay.accepted import Accepted, Headers
 from gateway.relay.attempt import PATH, Attempt
+from gateway.relay.capture import Capture, unpack
 
+METHOD = "POST"
 MILLISECONDS = 1_000
+
+Spoken = tuple[Any, ...]
+"""Built-in types only, in the order that `row_of` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,64 +33,81 @@ class Sent:
     error_body: bytes | None
 
 
-def row_of(accepted: Accepted, attempts: Sequence[Attempt], sent: Sent) -> Row | None:
-    arrival, request = accepted.arrival, accepted.request
+def spoken(accepted: Accepted, attempts: Sequence[Attempt], sent: Sent) -> Spoken:
+    arrival = accepted.arrival
     origin_s = arrival.started_s
-    legs = Legs(
-        client=ClientLeg(
-            method="POST",
-            path=arrival.path,
-            http_version=arrival.http_version,
-            address=arrival.client_address,
-            headers=arrival.headers,
-            size_bytes=len(arrival.body),
+    return (
+        arrival.exchange_id.bytes,
+        accepted.principal.tenant_id,
+        accepted.principal.transcript_policy,
+        (
+            arrival.path,
+            arrival.http_version,
+            arrival.client_address,
+            list(arrival.headers),
+            arrival.body,
         ),
-        vendor=[
-            _vendor_leg(number, attempt, origin_s) for number, attempt in enumerate(attempts, 1)
-        ],
-        answer=AnswerLeg(
-            status=sent.status,
-            headers=sent.headers,
-            at_ms=_ms(sent.at_s, origin_s),
-            size_bytes=sent.size_bytes,
-            is_stream=request.stream,
-            wants_usage=request.include_usage,
-            usage=sent.usage,
+        [_vendor_part(attempt, origin_s) for attempt in attempts],
+        attempts[-1].capture.parts() if attempts else None,
+        (
+            sent.status,
+            sent.headers,
+            _ms(sent.at_s, origin_s),
+            sent.size_bytes,
+            accepted.request.stream,
+            accepted.request.include_usage,
+            sent.usage,
         )
         if sent.at_s
         else None,
-        policy=accepted.principal.transcript_policy,
+        sent.error_body,
+    )
+
+
+def row_of(heard: Spoken) -> Row | None:
+    exchange_id, tenant_id, policy, client, vendor, answer, sent, error_body = heard
+    path, http_version, address, headers, body = client
+    legs = Legs(
+        client=ClientLeg(METHOD, path, http_version, address, headers, len(body)),
+        vendor=[VendorLeg(number, *part) for number, part in enumerate(vendor, 1)],
+        answer=AnswerLeg(*sent) if sent is not None else None,
+        policy=policy,
     )
     return transcript_row(
-        arrival.exchange_id,
-        accepted.principal.tenant_id,
+        UUID(bytes=exchange_id),
+        tenant_id,
         legs,
-        request=arrival.body,
-        request_encoding=_value(arrival.headers, b"content-encoding"),
-        vendor_answer=attempts[-1].capture if attempts else None,
-        client_answer=sent.error_body,
+        request=body,
+        request_encoding=_value(headers, b"content-encoding"),
+        vendor_answer=_captured(*answer) if answer is not None else None,
+        client_answer=error_body,
     )
 
 
-def _vendor_leg(number: int, attempt: Attempt, origin_s: float) -> VendorLeg:
-    return VendorLeg(
-        number=number,
-        vendor=attempt.route.vendor.name,
-        vendor_model=attempt.route.vendor_model,
-        url=attempt.route.vendor.base_url.rstrip("/") + PATH,
-        include_usage=attempt.asks_usage,
-        headers=attempt.request_headers,
-        size_bytes=len(attempt.body),
-        at_ms=_ms(attempt.started_s, origin_s),
-        status=attempt.status or None,
-        response_headers=attempt.headers,
-        response_at_ms=_ms(attempt.first_byte_s or attempt.head_s, origin_s)
-        if attempt.head_s
-        else None,
-        response_size_bytes=attempt.capture.size_bytes,
-        sha256=attempt.capture.sha256,
-        error=attempt.fault.value if attempt.fault is not None else None,
+def _vendor_part(attempt: Attempt, origin_s: float) -> tuple[Any, ...]:
+    """The fields of a `VendorLeg` behind its number."""
+    vendor = attempt.route.vendor
+    return (
+        vendor.name,
+        attempt.route.vendor_model,
+        vendor.base_url.rstrip("/") + PATH,
+        attempt.asks_usage,
+        attempt.request_headers,
+        len(attempt.body),
+        _ms(attempt.started_s, origin_s),
+        attempt.status or None,
+        attempt.headers,
+        _ms(attempt.first_byte_s or attempt.head_s, origin_s) if attempt.head_s else None,
+        attempt.capture.size_bytes,
+        attempt.capture.sha256,
+        attempt.fault.value if attempt.fault is not None else None,
     )
+
+
+def _captured(frames: bytes, rest: bytes) -> Capture:
+    capture = Capture()
+    capture.add(unpack(frames) + rest)
+    return capture
 
 
 def _value(headers: Headers, wanted: bytes) -> str:

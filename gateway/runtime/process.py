@@ -91,7 +91,7 @@ class Runtime:
         self.settlements = GroupCommit("settlements", SETTLE, ledger, SETTLE_PAUSES_S)
         self.estimates = GroupCommit("estimates", ESTIMATE, ledger, SETTLE_PAUSES_S)
         self.refusals = GroupCommit("refusals", REFUSE, ledger, SETTLE_PAUSES_S)
-        self.recorder = Recorder(partial(connect, LEDGER_OPTIONS))
+        self.recorder = Recorder()
         self.listener = Listener(
             connect,
             {KEYS_CHANNEL: self._key_changed, CATALOG_CHANNEL: self._catalog_changed},
@@ -117,6 +117,7 @@ class Runtime:
         await self.pool.open(wait=True, timeout=CONNECT_TIMEOUT_S * 10)
         await self._beat()
         self.snapshot = await asyncio.to_thread(_load)
+        await self.recorder.start()
         for writer in self._writers:
             writer.start()
         loop = asyncio.get_running_loop()

@@ -1,111 +1,85 @@
-"""Transcripts, written off the hot path.
+"""The gateway's end of the pipe to its scribe.
 
-A bounded queue and one connection. What is put in is written, in batches, until an orderly stop.
-A full queue loses transcripts rather than memory, and counts them: they explain charges, they do
-not make them. One bad row does not drop its batch.
+`put` gathers; what came in one turn of the event loop is written at once. Nothing here waits: if
+the scribe falls behind by more than `WAITING_BYTES`, transcripts are lost and counted rather than
+memory filled. They explain charges, they do not make them.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+import marshal
+import sys
 
-import psycopg
-from psycopg.types.json import Jsonb
+from gateway.exchanges.scribe import LENGTH
+from gateway.relay.transcript import Spoken
 
 logger = logging.getLogger(__name__)
 
-QUEUE_RECORDS = 2_000
-BATCH_RECORDS = 100
-PAUSE_S = 0.5
-DRAIN_SECONDS = 5.0
-COPY = """
-COPY gateway_transcript (exchange_id, tenant_id, legs, summary, client_request, vendor_answer,
-                         client_answer) FROM STDIN WITH (FORMAT BINARY)
-"""
-COLUMN_TYPES = ("uuid", "int8", "jsonb", "jsonb", "bytea", "bytea", "bytea")
-
-Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
-Row = tuple[Any, ...]
-MakeRow = Callable[[], Row | None]
+WAITING_BYTES = 64 * 1024 * 1024
+RESTART_PAUSE_S = 0.5
+DRAIN_S = 10.0
 
 
 class Recorder:
-    """`put` takes a function: masking and packing are done when the record's turn comes."""
-
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
-        self._connection: psycopg.AsyncConnection[Any] | None = None
-        self._queue: asyncio.Queue[MakeRow] = asyncio.Queue(QUEUE_RECORDS)
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._pipe: asyncio.StreamWriter | None = None
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._is_closing = False
         self.lost = 0
 
-    @property
-    def waiting(self) -> int:
-        return self._queue.qsize()
-
-    def put(self, make_row: MakeRow) -> None:
-        try:
-            self._queue.put_nowait(make_row)
-        except asyncio.QueueFull:
-            self.lost += 1
-            logger.warning("A transcript is lost: %d wait for PostgreSQL", QUEUE_RECORDS)
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gateway.exchanges.scribe", stdin=asyncio.subprocess.PIPE
+        )
+        self._pipe = self._process.stdin
+        self._write()
 
     async def run(self) -> None:
-        while True:
-            batch = [await self._queue.get()]
-            while len(batch) < BATCH_RECORDS and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-            await self._write([row for make in batch if (row := _made(make)) is not None])
-            for _ in batch:
-                self._queue.task_done()
+        """Keep a scribe: a new one takes over where one has died."""
+        while self._process is not None:
+            await self._process.wait()
+            if self._is_closing:
+                return
+            logger.error("The scribe has died; a new one is started")
+            self._pipe = None
+            await asyncio.sleep(RESTART_PAUSE_S)
+            await self.start()
+
+    def put(self, said: Spoken) -> None:
+        if self._waiting_bytes() > WAITING_BYTES:
+            self.lost += 1
+            logger.warning("A transcript is lost: the scribe is behind")
+            return
+        record = marshal.dumps(said)
+        if not self._gathered and self._pipe is not None:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._gathered += (LENGTH.pack(len(record)), record)
+        self._gathered_bytes += len(record)
 
     async def close(self) -> None:
-        """Wait until what is queued is written, at most `DRAIN_SECONDS`."""
-        try:
-            await asyncio.wait_for(self._queue.join(), DRAIN_SECONDS)
-        except TimeoutError:
-            logger.error("%d transcripts could not be written", self.waiting)  # noqa: TRY400
-        if self._connection is not None:
-            await self._connection.close()
-
-    async def _write(self, rows: list[Row]) -> None:
-        while rows:
-            try:
-                await self._copy(rows)
-            except (psycopg.OperationalError, OSError) as error:
-                logger.warning("Transcripts wait for PostgreSQL (%s)", type(error).__name__)
-                await self._disconnect()
-                await asyncio.sleep(PAUSE_S)
-                continue
-            except psycopg.Error as error:
-                if len(rows) == 1:
-                    logger.error("A transcript was refused: %s", error.diag.message_primary)  # noqa: TRY400
-                    return
-                for row in rows:
-                    await self._write([row])
+        """End the pipe and wait until the scribe has written what was in it."""
+        self._is_closing = True
+        if self._process is None or self._pipe is None:
             return
+        self._write()
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), DRAIN_S)
+        except TimeoutError:
+            logger.error("The scribe does not end")  # noqa: TRY400  # no traceback says more
+            self._process.kill()
 
-    async def _copy(self, rows: list[Row]) -> None:
-        if self._connection is None or self._connection.closed:
-            self._connection = await self._connect()
-        async with self._connection.cursor() as cursor, cursor.copy(COPY) as copy:
-            copy.set_types(COLUMN_TYPES)
-            for exchange_id, tenant_id, legs, summary, *bodies in rows:
-                await copy.write_row((exchange_id, tenant_id, Jsonb(legs), _json(summary), *bodies))
+    def _write(self) -> None:
+        if self._pipe is None or not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, []
+        self._gathered_bytes = 0
+        self._pipe.write(b"".join(gathered))
 
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-
-
-def _json(value: Any) -> Jsonb | None:
-    return None if value is None else Jsonb(value)
-
-
-def _made(make_row: MakeRow) -> Row | None:
-    try:
-        return make_row()
-    except Exception:
-        logger.exception("A transcript could not be made")
-        return None
+    def _waiting_bytes(self) -> int:
+        in_pipe = self._pipe.transport.get_write_buffer_size() if self._pipe is not None else 0
+        return self._gathered_bytes + in_pipe

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from urllib.parse import urlsplit
 
 from billing.models import Price
 from billing.rating import PriceVersion, version_of
@@ -12,12 +13,17 @@ from gateway.upstream import Timeouts
 
 TEST_VENDOR = "benchecho"
 TEST_VENDOR_MODEL = "echo"
+USER_AGENT = b"Farthing"
 MILLISECONDS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class VendorAccess:
-    """How to reach a vendor. Equal values share a connection pool."""
+    """How to reach a vendor. Equal values share a connection pool.
+
+    `request_headers` is all that it is told besides the body: nothing of a client's headers goes
+    along. `hidden_words` must not appear in an error that a client sees.
+    """
 
     id: int
     name: str
@@ -28,11 +34,8 @@ class VendorAccess:
     drains_when_client_is_gone: bool
     cached_beside: bool | None
     accepts_stream_options: bool
-
-    @property
-    def authorization(self) -> bytes | None:
-        """None for an empty credential: a local server may refuse any."""
-        return f"Bearer {self.credential}".encode() if self.credential else None
+    request_headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+    hidden_words: tuple[str, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def load_snapshot() -> Snapshot:
     """
     rows = {vendor.pk: vendor for vendor in Vendor.objects.filter(is_active=True)}
     live = {pk for pk, vendor in rows.items() if takes_live_traffic(vendor)}
-    vendors = {pk: _access(vendor) for pk, vendor in rows.items()}
+    vendors = {pk: access_of(vendor) for pk, vendor in rows.items()}
     test_vendor = next((v for v in vendors.values() if v.name == TEST_VENDOR), None)
     routes: dict[int, list[RouteTo]] = {}
     tested: dict[int, RouteTo] = {}
@@ -114,13 +117,15 @@ def load_snapshot() -> Snapshot:
     )
 
 
-def _access(vendor: Vendor) -> VendorAccess:
+def access_of(vendor: Vendor) -> VendorAccess:
     cached = {CachedTokens.AUTO: None, CachedTokens.INSIDE: False, CachedTokens.BESIDE: True}
+    credential = vendor.credential.strip()
+    host = urlsplit(vendor.base_url).netloc
     return VendorAccess(
         id=vendor.pk,
         name=vendor.name,
         base_url=vendor.base_url,
-        credential=vendor.credential.strip(),
+        credential=credential,
         timeouts=Timeouts(
             connect_s=vendor.connect_timeout_ms / MILLISECONDS,
             first_byte_s=vendor.first_byte_timeout_ms / MILLISECONDS,
@@ -131,6 +136,19 @@ def _access(vendor: Vendor) -> VendorAccess:
         drains_when_client_is_gone=vendor.client_gone == ClientGone.DRAIN,
         cached_beside=cached[CachedTokens(vendor.cached_tokens)],
         accepts_stream_options=vendor.accepts_stream_options,
+        request_headers=_request_headers(credential),
+        hidden_words=tuple(filter(None, (vendor.name, vendor.base_url, host, credential))),
+    )
+
+
+def _request_headers(credential: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Without a credential no header is sent for it: a local server may refuse any."""
+    authorization = ((b"authorization", f"Bearer {credential}".encode()),) if credential else ()
+    return (
+        *authorization,
+        (b"content-type", b"application/json"),
+        (b"accept-encoding", b"identity"),
+        (b"user-agent", USER_AGENT),
     )
 
 
