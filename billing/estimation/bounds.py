@@ -28,6 +28,9 @@ NEW_WORDS_PER_CALL = 256
 """Words counted exactly on first sight, about 1 µs each."""
 EXACT_BYTES_PER_CALL = 512
 """Of words too long to keep, such as a Chinese sentence, counted exactly: about 50 µs."""
+RECOUNTED_CHARS_PER_CALL = 16_384
+"""Of texts that were worth their bytes and come again, counted exactly once: about 1 ms. History
+and tools come with every request of a conversation."""
 
 WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"  # fmt: skip # noqa: E501
 """Unicode White_Space, what `\\s` means to the vocabularies' patterns; not `str.isspace`."""
@@ -49,7 +52,7 @@ class WordCounts(dict[str, int]):
     set by each call; threads that share them only spend them sooner.
     """
 
-    __slots__ = ("count", "exact_bytes", "loose", "new_words")
+    __slots__ = ("count", "exact_bytes", "loose", "new_words", "recounted_chars")
 
     def __init__(self, count: TextCounter) -> None:
         super().__init__()
@@ -62,6 +65,7 @@ class WordCounts(dict[str, int]):
     def start(self) -> None:
         self.new_words = NEW_WORDS_PER_CALL
         self.exact_bytes = EXACT_BYTES_PER_CALL
+        self.recounted_chars = RECOUNTED_CHARS_PER_CALL
         self.loose = False
 
     def __missing__(self, word: str) -> int:
@@ -129,11 +133,12 @@ class WhiteCounts(dict[str, int]):
 class TextBound:
     """Upper bounds of one vocabulary's counts."""
 
-    __slots__ = ("_firsts", "_texts", "_white", "_words")
+    __slots__ = ("_firsts", "_loose", "_texts", "_white", "_words")
 
     def __init__(self, count: TextCounter) -> None:
         self._words = WordCounts(count)
         self._texts: dict[tuple[int, int], int] = {}
+        self._loose: set[tuple[int, int]] = set()
         self._white = WhiteCounts(count)
         self._firsts: dict[str, int] = {}
 
@@ -153,12 +158,22 @@ class TextBound:
         known = self._texts.get(key)
         if known is not None:
             return known
+        if key in self._loose and len(text) <= self._words.recounted_chars:
+            self._words.recounted_chars -= len(text)
+            return self._keep(key, self._words.count(text))
         self._words.loose = False
         tokens = sum(map(self._chunk, chunks(text)))
         if not self._words.loose:
-            if len(self._texts) >= MAX_TEXTS:
-                self._texts.clear()
-            self._texts[key] = tokens
+            return self._keep(key, tokens)
+        if len(self._loose) >= MAX_TEXTS:
+            self._loose.clear()
+        self._loose.add(key)
+        return tokens
+
+    def _keep(self, key: tuple[int, int], tokens: int) -> int:
+        if len(self._texts) >= MAX_TEXTS:
+            self._texts.clear()
+        self._texts[key] = tokens
         return tokens
 
     def _chunk(self, text: str) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import orjson
+
 from billing.estimation.images import Image, read_image
 
 MEDIA = "media"
@@ -50,6 +52,9 @@ class Message(NamedTuple):
 class Prompt(NamedTuple):
     """A request. `tools` are function objects, `raw_tools` the same as they were sent.
 
+    `tools_json` tells one request's tools from another's; empty if there are none or they cannot be
+    printed.
+
     `schema` is the response format's {name, description, schema, strict}.
     """
 
@@ -61,6 +66,7 @@ class Prompt(NamedTuple):
     thinking: bool | None = None
     effort: str = ""
     raw_tools: tuple[Any, ...] = ()
+    tools_json: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,18 @@ def read_prompt(request: Mapping[str, Any], model: str) -> Prompt:
         thinking=_thinking(request),
         effort=text_of(request.get("reasoning_effort")),
         raw_tools=_items(request.get("tools")),
+        tools_json=_tools_json(request),
     )
+
+
+def _tools_json(request: Mapping[str, Any]) -> bytes:
+    tools, functions = request.get("tools"), request.get("functions")
+    if not tools and not functions:
+        return b""
+    try:
+        return orjson.dumps((tools, functions))
+    except TypeError:
+        return b""
 
 
 def _functions(request: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

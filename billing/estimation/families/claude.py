@@ -11,6 +11,7 @@ from functools import partial
 
 from billing.estimation.family import Errors, Family, media_tokens, scaled
 from billing.estimation.images import Image, fit, tiles
+from billing.estimation.printing import printed_tools, tools_json
 from billing.estimation.reading import Choice, Message, Prompt, compact_json
 from billing.estimation.text import Tally
 
@@ -65,7 +66,7 @@ def _tools_tokens(rates: _Rates, prompt: Prompt, tally: Tally) -> int:
         return 0
     hidden = next(tokens for name, tokens in _HIDDEN_TOOLS if name.search(prompt.model))
     hidden += _FORCING if _forced(prompt) else 0
-    return hidden + scaled(tally(compact_json(prompt.tools)), rates.tools)
+    return hidden + scaled(tally(printed_tools(prompt, tools_json)), rates.tools)
 
 
 def _message_tokens(rates: _Rates, message: Message, tally: Tally) -> int:

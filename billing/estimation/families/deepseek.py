@@ -8,6 +8,7 @@ import re
 from decimal import Decimal
 
 from billing.estimation.family import EXACT, Errors, Family, media_tokens
+from billing.estimation.printing import printed_tools
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, spaced_json
 from billing.estimation.text import Tally
 
@@ -81,13 +82,17 @@ def _message_tokens(model: str, message: Message, tally: Tally) -> int:
     return _USER + tally(message.text)
 
 
+def _tool_lines(prompt: Prompt) -> str:
+    return "\n".join(map(spaced_json, prompt.tools))
+
+
 def _prompt(prompt: Prompt, tally: Tally) -> int:
     tokens = _BEGIN + _GENERATION + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(prompt.model, message, tally) for message in prompt.messages)
     if "reasoner" in prompt.model:
         tokens += _REASONER
     if prompt.tools and "r1" not in prompt.model:
-        tokens += _TOOLS + tally("\n".join(map(spaced_json, prompt.tools)))
+        tokens += _TOOLS + tally(printed_tools(prompt, _tool_lines))
     return tokens
 
 

@@ -9,7 +9,8 @@ from functools import partial
 
 from billing.estimation.families.openai import image_tokens
 from billing.estimation.family import Errors, Family, media_tokens
-from billing.estimation.reading import Choice, Prompt, compact_json, spaced_json
+from billing.estimation.printing import printed_tools, spaced_tools_json
+from billing.estimation.reading import Choice, Prompt, compact_json
 from billing.estimation.text import Tally
 
 _PER_MESSAGE = 3
@@ -22,7 +23,7 @@ def _prompt(prompt: Prompt, tally: Tally) -> int:
         tokens += _PER_MESSAGE + tally(message.text)
         tokens += sum(tally(call.name) + tally(call.arguments) for call in message.tool_calls)
     if prompt.tools:
-        tokens += tally(spaced_json(prompt.tools))
+        tokens += tally(printed_tools(prompt, spaced_tools_json))
     if prompt.schema is not None:
         tokens += tally(compact_json(prompt.schema.get("schema")))
     return tokens

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from billing.estimation.family import Errors, Family, media_tokens
+from billing.estimation.printing import printed_tools, tools_json
 from billing.estimation.reading import (
     MAX_NESTING,
     Choice,
@@ -68,6 +69,14 @@ def _declaration(function: Mapping[str, Any]) -> str:
     return f"{_ESCAPE}declaration:{name}{{description:{description}{shown}}}{_ESCAPE}"
 
 
+def _declarations(prompt: Prompt) -> str:
+    return "".join(map(_declaration, prompt.tools))
+
+
+def _names(prompt: Prompt) -> str:
+    return " ".join(f"{tool.get('name')} {tool.get('description', '')}" for tool in prompt.tools)
+
+
 def _escaped_tokens(text: str, tally: Tally) -> int:
     """Control tokens are one each, and no other token reaches over them."""
     parts = text.split(_ESCAPE)
@@ -95,11 +104,11 @@ def _call_tokens(model: str, call: ToolCall, tally: Tally) -> int:
 
 def _tools_tokens(prompt: Prompt, tally: Tally) -> int:
     if _OLD.search(prompt.model):
-        named = " ".join(f"{t.get('name')} {t.get('description', '')}" for t in prompt.tools)
-        return _OLD_TOOLS + tally(named)
+        return _OLD_TOOLS + tally(printed_tools(prompt, _names))
     if _PYTHON_CALLS.search(prompt.model):
-        return tally(compact_json(prompt.tools))
-    return sum(_TOOL + _escaped_tokens(_declaration(function), tally) for function in prompt.tools)
+        return tally(printed_tools(prompt, tools_json))
+    declarations = printed_tools(prompt, _declarations)
+    return _TOOL * len(prompt.tools) + _escaped_tokens(declarations, tally)
 
 
 def _prompt(prompt: Prompt, tally: Tally) -> int:

@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 
 from billing.estimation.family import Errors, Family, media_tokens
+from billing.estimation.printing import printed_tools
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, compact_json
 from billing.estimation.text import Tally
 
@@ -36,12 +37,15 @@ def _message_tokens(message: Message, tally: Tally) -> int:
     return _TURN + tally(text) + sum(_call_tokens(call, tally) for call in message.tool_calls)
 
 
+def _tools_text(prompt: Prompt) -> str:
+    return _TOOLS_TEXT.format(tools="\n".join(map(compact_json, prompt.tools)))
+
+
 def _prompt(prompt: Prompt, tally: Tally) -> int:
     tokens = _BEGIN + (_GENERATION_5 if _GLM_5.search(prompt.model) else _GENERATION)
     tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
     if prompt.tools:
-        lines = "\n".join(map(compact_json, prompt.tools))
-        tokens += _TURN + tally(_TOOLS_TEXT.format(tools=lines))
+        tokens += _TURN + tally(printed_tools(prompt, _tools_text))
     return tokens + media_tokens(prompt.messages)
 
 

@@ -6,11 +6,11 @@ Source: the chat template published with openai/gpt-oss-120b.
 from collections.abc import Iterable
 from decimal import Decimal
 
-from billing.estimation.families.openai import schema_text
+from billing.estimation.families.openai import printed_functions, schema_text
 from billing.estimation.family import EXACT, Errors, Family, media_tokens
+from billing.estimation.printing import printed_tools
 from billing.estimation.reading import Choice, Message, Prompt
 from billing.estimation.text import Tally
-from billing.estimation.typescript import functions_text
 
 _SYSTEM = 61
 """Identity, knowledge cutoff, current date, reasoning effort and valid channels, framed."""
@@ -35,7 +35,7 @@ def _developer_tokens(prompt: Prompt, tally: Tally) -> int:
     told = [message.text for message in prompt.messages if message.role in _SYSTEM_ROLES]
     parts = [f"# Instructions\n\n{text}\n\n" for text in told]
     if prompt.tools:
-        parts.append(f"# Tools\n\n## functions\n\n{functions_text(prompt.tools)}")
+        parts.append(f"# Tools\n\n## functions\n\n{printed_tools(prompt, printed_functions)}")
     if prompt.schema is not None:
         parts.append(schema_text(prompt.schema))
     return _FRAME + tally("".join(parts)) if parts else 0

@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import partial
 
 from billing.estimation.family import Errors, Family, media_tokens
+from billing.estimation.printing import printed_tools, spaced_tools_json
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, spaced_json
 from billing.estimation.text import Tally
 
@@ -46,12 +47,15 @@ def _dates(prompt: Prompt) -> int:
     return _DATES_IN_SYSTEM if first == "system" else _DATES
 
 
+def _tools_text(prompt: Prompt) -> str:
+    return _TOOLS_TEXT + "\n\n".join(map(spaced_json, prompt.raw_tools))
+
+
 def _prompt(prompt: Prompt, tally: Tally) -> int:
     tokens = _BEGIN + _GENERATION + _dates(prompt) + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
     if prompt.tools:
-        tools = "\n\n".join(map(spaced_json, prompt.raw_tools))
-        tokens += tally(_TOOLS_TEXT + tools)
+        tokens += tally(printed_tools(prompt, _tools_text))
     return tokens
 
 
@@ -59,7 +63,7 @@ def _prompt_4(prompt: Prompt, tally: Tally) -> int:
     tokens = _BEGIN + _GENERATION + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
     if prompt.tools:
-        tokens += _LLAMA_4_TOOLS + tally(spaced_json(prompt.tools))
+        tokens += _LLAMA_4_TOOLS + tally(printed_tools(prompt, spaced_tools_json))
     return tokens
 
 

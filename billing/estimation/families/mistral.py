@@ -8,6 +8,7 @@ import re
 from decimal import Decimal
 
 from billing.estimation.family import Errors, Family, media_tokens, scaled
+from billing.estimation.printing import printed_tools
 from billing.estimation.reading import Choice, Message, Prompt, spaced_json
 from billing.estimation.text import Tally
 
@@ -37,11 +38,15 @@ def _message_tokens(message: Message, tally: Tally) -> int:
     return tokens
 
 
+def _tools_text(prompt: Prompt) -> str:
+    return spaced_json(prompt.raw_tools)
+
+
 def _prompt(prompt: Prompt, tally: Tally) -> int:
     tokens = _BEGIN + media_tokens(prompt.messages)
     tokens += sum(_message_tokens(message, tally) for message in prompt.messages)
     if prompt.tools:
-        tokens += _TOOLS + _text_tokens(spaced_json(prompt.raw_tools), tally)
+        tokens += _TOOLS + _text_tokens(printed_tools(prompt, _tools_text), tally)
     return tokens + (_REASONING_PROMPT if _REASONS.search(prompt.model) else 0)
 
 

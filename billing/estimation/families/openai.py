@@ -13,6 +13,7 @@ from typing import Any
 
 from billing.estimation.family import EXACT, Errors, Family, media_tokens
 from billing.estimation.images import Image, fit, tiles
+from billing.estimation.printing import printed_tools
 from billing.estimation.reading import Choice, Message, Prompt, compact_json, text_of
 from billing.estimation.text import Tally
 from billing.estimation.typescript import functions_text
@@ -69,10 +70,14 @@ def _calls_tokens(frames: _Frames, message: Message, tally: Tally) -> int:
     return arguments + tally(to) + tally(of) + frames.call
 
 
+def printed_functions(prompt: Prompt) -> str:
+    return functions_text(prompt.tools)
+
+
 def _tools_tokens(frames: _Frames, prompt: Prompt, tally: Tally) -> int:
     if not prompt.tools:
         return 0
-    tokens = frames.tools + frames.tools_prompt + tally(functions_text(prompt.tools))
+    tokens = frames.tools + frames.tools_prompt + tally(printed_tools(prompt, printed_functions))
     if any(message.role in _SYSTEM_ROLES for message in prompt.messages):
         tokens += _TOOLS_WITH_SYSTEM
     return tokens + _chosen_tool_tokens(prompt.tool_choice, tally)

@@ -13,6 +13,7 @@ from typing import Any
 
 from billing.estimation.family import EXACT, Errors, Family, media_tokens
 from billing.estimation.images import Image, tiles
+from billing.estimation.printing import printed_tools
 from billing.estimation.reading import Choice, Message, Prompt, ToolCall, spaced_json, text_of
 from billing.estimation.text import Tally
 
@@ -117,8 +118,8 @@ def _split_system(prompt: Prompt) -> tuple[str | None, tuple[Message, ...]]:
     return None, messages
 
 
-def _tool_lines(tools: Iterable[Any]) -> str:
-    return "".join("\n" + spaced_json(tool) for tool in tools)
+def _tool_lines(prompt: Prompt) -> str:
+    return "".join("\n" + spaced_json(tool) for tool in prompt.raw_tools)
 
 
 def _turns(messages: Iterable[Message], tally: Tally) -> int:
@@ -139,7 +140,7 @@ def _prompt_2(default_system: str, prompt: Prompt, tally: Tally) -> int:
     system, messages = _split_system(prompt)
     system = default_system if system is None else system
     if prompt.raw_tools:
-        tools = _tool_lines(prompt.raw_tools)
+        tools = printed_tools(prompt, _tool_lines)
         system += f"\n\n{_HERMES_BEFORE}{tools}{_HERMES_AFTER}"
     turns = _runs_of_tools(map(_with_calls_2_5, messages))
     return (
@@ -210,7 +211,7 @@ def _messages_3(messages: tuple[Message, ...]) -> Iterable[Message]:
 def _system_3(system: str | None, prompt: Prompt) -> str | None:
     if not prompt.raw_tools:
         return system
-    tools = _tool_lines(prompt.raw_tools)
+    tools = printed_tools(prompt, _tool_lines)
     before = "" if system is None else system + "\n\n"
     return f"{before}{_HERMES_BEFORE}{tools}{_HERMES_AFTER}"
 
@@ -283,6 +284,10 @@ def _coder_function(function: Mapping[str, Any]) -> str:
     )
 
 
+def _coder_functions(prompt: Prompt) -> str:
+    return "".join(map(_coder_function, prompt.tools))
+
+
 def _xml_message(message: Message) -> Message:
     calls = "\n".join(map(_xml_call, message.tool_calls))
     text = f"{message.text}\n{calls}\n" if calls else message.text
@@ -293,7 +298,7 @@ def _prompt_coder(prompt: Prompt, tally: Tally) -> int:
     system, messages = _split_system(prompt)
     if prompt.tools:
         system = _CODER_SYSTEM if system is None else system
-        functions = "".join(map(_coder_function, prompt.tools))
+        functions = printed_tools(prompt, _coder_functions)
         system += f"\n\n{_XML_BEFORE}{functions}{_XML_AFTER}"
     tokens = 0 if system is None else _framed("system", system, tally)
     turns = _runs_of_tools(map(_xml_message, messages))
@@ -327,7 +332,7 @@ def _prompt_3_5(thinks: bool | None, prompt: Prompt, tally: Tally) -> int:
     system = None if system is None else system.strip()
     if prompt.raw_tools:
         after = f"\n\n{system}" if system else ""
-        system = f"{_XML_BEFORE}{_tool_lines(prompt.raw_tools)}{_XML_AFTER}{after}"
+        system = f"{_XML_BEFORE}{printed_tools(prompt, _tool_lines)}{_XML_AFTER}{after}"
     tokens = 0 if system is None else _framed("system", system, tally)
     tokens += _turns(_runs_of_tools(_messages_3_5(messages)), tally)
     setting = thinks if prompt.thinking is None else prompt.thinking

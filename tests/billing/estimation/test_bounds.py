@@ -8,6 +8,7 @@ from billing.estimation.bounds import (
     EXACT_BYTES_PER_CALL,
     MAX_WHITE_RUN_CHARS,
     MAX_WORD_CHARS,
+    RECOUNTED_CHARS_PER_CALL,
     WHITE,
     TextBound,
     bound,
@@ -81,12 +82,24 @@ def test_what_is_new_beyond_the_budget_is_worth_its_bytes() -> None:
     assert upper(text) == counter("o200k_base")(text)
 
 
-def test_a_loose_bound_is_not_kept() -> None:
+def test_a_text_worth_its_bytes_is_counted_when_it_comes_again() -> None:
     upper = TextBound(counter("o200k_base"))
     text = "我们今天去北京看看长城" * 100
-    loose = upper(text)
-    assert loose == len(text.encode())
+    assert upper(text) == len(text.encode())
     assert not upper._texts
+    assert upper(text) == counter("o200k_base")(text)
+    assert list(upper._texts.values()) == [counter("o200k_base")(text)]
+
+
+def test_only_so_much_is_counted_again_in_one_call() -> None:
+    upper = TextBound(counter("o200k_base"))
+    text = "长城" * RECOUNTED_CHARS_PER_CALL
+    assert upper(text) == upper(text) == len(text.encode())
+    first, second = "长" * (RECOUNTED_CHARS_PER_CALL - 1), "城" * RECOUNTED_CHARS_PER_CALL
+    assert upper(first) > upper(first)
+    assert upper(second) == upper(second)
+    upper.start()
+    assert upper(second) < len(second.encode())
 
 
 def test_a_long_word_is_exact_within_the_budget() -> None:
