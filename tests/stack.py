@@ -146,7 +146,7 @@ def stack(
         _, stack.base_url = stack.serve("gateway", "gateway.asgi:application")
         stack.run(
             "worker",
-            *("celery", "-A", "gateway", "worker", "--pool", "solo", "--loglevel", "INFO"),
+            *("celery", "-A", "gateway.celery", "worker", "--pool", "solo", "--loglevel", "INFO"),
             *("--without-gossip", "--without-mingle"),
         )
         yield stack

@@ -67,12 +67,12 @@ class Services:
 
     def worker(self) -> Service:
         arguments = ("--concurrency", str(CELERY_PROCESSES), "--without-gossip", "--without-mingle")
-        words = ("-m", "celery", "-A", "gateway", "worker", "--loglevel", "INFO", *arguments)
+        words = ("-m", "celery", "-A", "gateway.celery", "worker", "--loglevel", "INFO", *arguments)
         return Service(self._python("worker", *words), CELERY_READY)
 
     def beat(self) -> Service:
         schedule = ("--schedule", str(self.var.folder / "beat-schedule"), "--pidfile", "")
-        words = ("-m", "celery", "-A", "gateway", "beat", "--loglevel", "INFO", *schedule)
+        words = ("-m", "celery", "-A", "gateway.celery", "beat", "--loglevel", "INFO", *schedule)
         return Service(self._python("beat", *words))
 
     def gateway(self, number: int, listening_fd: int) -> Service:
