@@ -17,5 +17,5 @@ class DuplicatePayment(BillingError):
     """This payment was credited before. Nothing was written now."""
 
 
-class BadPrice(BillingError):
-    """A price that cannot be: negative, or finer than nine decimals."""
+class IncompletePrice(BillingError):
+    """A price without one for input or for output: its model is refused, never free."""

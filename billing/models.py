@@ -57,19 +57,27 @@ class Account(models.Model):
 class Price(models.Model):
     """One version of what a model costs, in nanos per million tokens. Immutable.
 
-    A None is "no price of its own": cached input, cache writes and audio fall back to input,
-    reasoning and audio output to output. Free is an explicit 0.
+    A None is "no price of its own": the other classes of a prompt fall back to input, reasoning
+    and audio output to output. A version without input or output is no price: from then on the
+    model is refused. Free is an explicit 0.
+
+    `tiers` ascend by `above_prompt_tokens`; each names the `…_nanos` that it changes for a whole
+    request whose prompt is longer.
     """
 
     model = models.CharField(max_length=256)
     currency = models.CharField(max_length=3)
     effective_from = models.DateTimeField()
-    input_nanos = models.BigIntegerField()
-    output_nanos = models.BigIntegerField()
+    input_nanos = models.BigIntegerField(null=True)
+    output_nanos = models.BigIntegerField(null=True)
     cached_input_nanos = models.BigIntegerField(null=True)
     cache_write_nanos = models.BigIntegerField(null=True)
+    image_input_nanos = models.BigIntegerField(null=True)
+    audio_input_nanos = models.BigIntegerField(null=True)
     reasoning_nanos = models.BigIntegerField(null=True)
+    audio_output_nanos = models.BigIntegerField(null=True)
     per_request_nanos = models.BigIntegerField(default=0)  # nanos a request, not per million
+    tiers = models.JSONField(default=list)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -79,11 +87,23 @@ class Price(models.Model):
             ),
             models.CheckConstraint(
                 condition=models.Q(
-                    input_nanos__gte=0, output_nanos__gte=0, per_request_nanos__gte=0
+                    input_nanos__gte=0,
+                    output_nanos__gte=0,
+                    cached_input_nanos__gte=0,
+                    cache_write_nanos__gte=0,
+                    image_input_nanos__gte=0,
+                    audio_input_nanos__gte=0,
+                    reasoning_nanos__gte=0,
+                    audio_output_nanos__gte=0,
+                    per_request_nanos__gte=0,
                 ),
                 name="price_not_negative",
             ),
         ]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.input_nanos is not None and self.output_nanos is not None
 
     def __str__(self) -> str:
         return self.public_id

@@ -1,10 +1,14 @@
 """Money is an integer of 10⁻⁹ currency units, named `…_nanos`. No float comes near it."""
 
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
 
 NANOS_PER_UNIT = 1_000_000_000
 DECIMALS = 9
 TOKENS_PER_PRICE = 1_000_000  # prices are per million tokens
+BASIS_POINTS = 10_000
+NANOS_MAX = 2**63 - 1  # what a column holds
+
+_EXACT = Context(prec=28, traps=[InvalidOperation, DivisionByZero, Overflow, Inexact])
 
 
 class NotMoney(ValueError):
@@ -12,14 +16,17 @@ class NotMoney(ValueError):
 
 
 def nanos_from_text(text: str) -> int:
-    """`"12.5"` → 12_500_000_000, exactly. Raises NotMoney."""
+    """`"12.5"` → 12_500_000_000, exactly: what would have to be rounded raises NotMoney."""
     try:
         amount = Decimal(text)
-    except InvalidOperation:
+        is_sound = amount.is_finite() and amount.adjusted() < _EXACT.prec - DECIMALS
+        nanos = _EXACT.scaleb(amount, DECIMALS) if is_sound else Decimal("0.5")
+    except (InvalidOperation, Inexact):
         raise NotMoney(f"{text!r} is no amount.") from None
-    nanos = amount.scaleb(DECIMALS) if amount.is_finite() else Decimal("0.5")
     if nanos != nanos.to_integral_value():
         raise NotMoney(f"{text!r} is no amount with at most {DECIMALS} decimals.")
+    if abs(nanos) > NANOS_MAX:
+        raise NotMoney(f"{text!r} is beyond any amount.")
     return int(nanos)
 
 
@@ -32,4 +39,13 @@ def text_from_nanos(nanos: int) -> str:
 
 def price_of(quantity: int, price_nanos_per_million: int) -> int:
     """Nanos for `quantity` tokens, exact until here and rounded once, half up."""
-    return (quantity * price_nanos_per_million + TOKENS_PER_PRICE // 2) // TOKENS_PER_PRICE
+    return _half_up(quantity * price_nanos_per_million, TOKENS_PER_PRICE)
+
+
+def at_factor(unit_nanos: int, factor_bps: int) -> int:
+    """A list price under a discount or markup, rounded to a nano, half up. 10_000 is unchanged."""
+    return _half_up(unit_nanos * factor_bps, BASIS_POINTS)
+
+
+def _half_up(numerator: int, denominator: int) -> int:
+    return (numerator + denominator // 2) // denominator

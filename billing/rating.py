@@ -1,41 +1,87 @@
 """Rating: usage × price version → lines. A pure function; every charge and page uses it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
+from billing.errors import IncompletePrice
 from billing.models import Price
 from billing.money import TOKENS_PER_PRICE, price_of
 from billing.usage import Usage
 
-PER_REQUEST = "request"
-ROUNDINGS_NANOS = 3  # seven lines, half a nano each, less what the bound itself rounds up
+PROMPT_CLASSES: Final = ("input", "cached_input", "cache_write", "image_input", "audio_input")
+COMPLETION_CLASSES: Final = ("output", "reasoning", "audio_output")
+TOKEN_CLASSES: Final = (*PROMPT_CLASSES, *COMPLETION_CLASSES)
+ALWAYS_SHOWN: Final = frozenset({"input", "output"})
+PER_REQUEST: Final = "request"
+ROUNDINGS_NANOS: Final = len(TOKEN_CLASSES) // 2  # each line's rounding adds half a nano at most
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a token of each class costs: nanos per million tokens."""
+
+    input_nanos: int
+    cached_input_nanos: int
+    cache_write_nanos: int
+    image_input_nanos: int
+    audio_input_nanos: int
+    output_nanos: int
+    reasoning_nanos: int
+    audio_output_nanos: int
+
+    def of(self, token_class: str) -> int:
+        nanos: int = getattr(self, f"{token_class}_nanos")
+        return nanos
+
+    def dearest(self, token_classes: tuple[str, ...]) -> int:
+        return max(map(self.of, token_classes))
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The rates of a whole request whose prompt has more tokens than this."""
+
+    above_prompt_tokens: int
+    rates: Rates
 
 
 @dataclass(frozen=True, slots=True)
 class PriceVersion:
-    """What rating needs of a price, detached from the database: nanos per million tokens."""
+    """What rating needs of a price, detached from the database. `tiers` ascend."""
 
     id: int
     currency: str
-    input_nanos: int
-    cached_input_nanos: int
-    cache_write_nanos: int
-    output_nanos: int
-    reasoning_nanos: int
-    per_request_nanos: int
+    rates: Rates
+    per_request_nanos: int = 0
+    tiers: tuple[Tier, ...] = ()
 
     @property
     def is_free(self) -> bool:
-        return not any(
-            (
-                self.input_nanos,
-                self.cached_input_nanos,
-                self.cache_write_nanos,
-                self.output_nanos,
-                self.reasoning_nanos,
-                self.per_request_nanos,
-            )
+        return not self.per_request_nanos and not any(
+            rates.dearest(TOKEN_CLASSES) for rates in self._reachable(None)
         )
+
+    def rates_for(self, prompt_tokens: int) -> Rates:
+        return self._reachable(prompt_tokens)[-1]
+
+    def _reachable(self, prompt_tokens: int | None) -> list[Rates]:
+        """The rates of every prompt up to this length; None is a prompt of any length."""
+        tiers = (
+            tier.rates
+            for tier in self.tiers
+            if prompt_tokens is None or tier.above_prompt_tokens < prompt_tokens
+        )
+        return [self.rates, *tiers]
+
+    def most_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
+        """The dearest that so many tokens, or fewer, can turn out to be; before rounding."""
+        exact = max(
+            prompt_tokens * rates.dearest(PROMPT_CLASSES)
+            + output_tokens * rates.dearest(COMPLETION_CLASSES)
+            for rates in self._reachable(prompt_tokens)
+        )
+        return -(-exact // TOKENS_PER_PRICE) + self.per_request_nanos
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +99,17 @@ class Line:
 
 
 def version_of(price: Price) -> PriceVersion:
-    def or_else(value: int | None, fallback: int) -> int:
-        return fallback if value is None else value
-
+    """Raises IncompletePrice: an unknown price is never zero."""
+    given = {name: getattr(price, f"{name}_nanos") for name in TOKEN_CLASSES}
     return PriceVersion(
         id=price.pk,
         currency=price.currency,
-        input_nanos=price.input_nanos,
-        cached_input_nanos=or_else(price.cached_input_nanos, price.input_nanos),
-        cache_write_nanos=or_else(price.cache_write_nanos, price.input_nanos),
-        output_nanos=price.output_nanos,
-        reasoning_nanos=or_else(price.reasoning_nanos, price.output_nanos),
+        rates=_rates(given),
         per_request_nanos=price.per_request_nanos,
+        tiers=tuple(
+            Tier(tier["above_prompt_tokens"], _rates({**given, **_named(tier)}))
+            for tier in price.tiers
+        ),
     )
 
 
@@ -80,35 +125,41 @@ def cost_nanos(usage: Usage, price: PriceVersion) -> int:
 def hold_nanos(prompt_tokens: int, output_tokens: int, price: PriceVersion) -> int:
     """The most that a request can cost: every token at the dearest class it could turn out to be.
 
-    `ROUNDINGS_NANOS` more, since lines that are rounded apart can pass a sum that is rounded once.
+    By the same tiers as the charge, and `ROUNDINGS_NANOS` more, since lines that are rounded apart
+    can pass a sum that is rounded once.
     """
-    dearest_input = max(price.input_nanos, price.cached_input_nanos, price.cache_write_nanos)
-    dearest_output = max(price.output_nanos, price.reasoning_nanos)
     if price.is_free:
         return 0
-    exact = prompt_tokens * dearest_input + output_tokens * dearest_output
-    return -(-exact // TOKENS_PER_PRICE) + price.per_request_nanos + ROUNDINGS_NANOS
+    return price.most_nanos(prompt_tokens, output_tokens) + ROUNDINGS_NANOS
 
 
 def _lines(usage: Usage, price: PriceVersion) -> Iterator[Line]:
-    yield _line("input", usage.input_tokens, price.input_nanos)
-    if usage.cached_input_tokens:
-        yield _line("cached_input", usage.cached_input_tokens, price.cached_input_nanos)
-    if usage.cache_write_tokens:
-        yield _line("cache_write", usage.cache_write_tokens, price.cache_write_nanos)
-    if usage.audio_input_tokens:
-        yield _line("audio_input", usage.audio_input_tokens, price.input_nanos)
-    yield _line("output", usage.output_tokens, price.output_nanos)
-    if usage.reasoning_tokens:
-        yield _line("reasoning", usage.reasoning_tokens, price.reasoning_nanos)
-    if usage.audio_output_tokens:
-        yield _line("audio_output", usage.audio_output_tokens, price.output_nanos)
+    rates = price.rates_for(usage.prompt_tokens)
+    for name in TOKEN_CLASSES:
+        quantity: int = getattr(usage, f"{name}_tokens")
+        if quantity or name in ALWAYS_SHOWN:
+            unit_nanos = rates.of(name)
+            nanos = price_of(quantity, unit_nanos)
+            yield Line(name, quantity, unit_nanos, quantity * unit_nanos, nanos)
     if price.per_request_nanos:
         nanos = price.per_request_nanos
         yield Line(PER_REQUEST, 1, nanos, nanos * TOKENS_PER_PRICE, nanos)
 
 
-def _line(dimension: str, quantity: int, unit_nanos: int) -> Line:
-    return Line(
-        dimension, quantity, unit_nanos, quantity * unit_nanos, price_of(quantity, unit_nanos)
-    )
+def _named(tier: Mapping[str, Any]) -> dict[str, int]:
+    return {name: tier[f"{name}_nanos"] for name in TOKEN_CLASSES if f"{name}_nanos" in tier}
+
+
+def _rates(given: Mapping[str, int | None]) -> Rates:
+    """What has no price of its own costs what its side of the exchange costs."""
+    if given["input"] is None or given["output"] is None:
+        raise IncompletePrice("A price needs one for input and one for output.")
+    fallbacks = {
+        **dict.fromkeys(PROMPT_CLASSES, given["input"]),
+        **dict.fromkeys(COMPLETION_CLASSES, given["output"]),
+    }
+    nanos = {
+        f"{name}_nanos": fallback if given[name] is None else given[name]
+        for name, fallback in fallbacks.items()
+    }
+    return Rates(**nanos)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ class Usage:
     input_tokens: int = 0
     cached_input_tokens: int = 0
     cache_write_tokens: int = 0
+    image_input_tokens: int = 0
     audio_input_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
@@ -41,6 +42,7 @@ class Usage:
             self.input_tokens
             + self.cached_input_tokens
             + self.cache_write_tokens
+            + self.image_input_tokens
             + self.audio_input_tokens
         )
 

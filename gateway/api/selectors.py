@@ -89,4 +89,4 @@ def _prices_now(names: list[str], currency: str) -> dict[str, PriceVersion]:
         .order_by("model", "-effective_from")
         .distinct("model")
     )
-    return {price.model: version_of(price) for price in prices}
+    return {price.model: version_of(price) for price in prices if price.is_complete}

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from billing.models import Account, UsageSource
 from billing.money import text_from_nanos
-from billing.rating import PriceVersion
+from billing.rating import PriceVersion, Rates
 from billing.usage import Usage
 from gateway.exchanges.charge import ChargeView, PriceLine
 from gateway.exchanges.legs import is_for_staff
@@ -130,16 +130,31 @@ class RequestShape(TypedDict):
     timings: TimingsShape
 
 
-class PricingShape(TypedDict):
-    """Per million tokens, but for `request`."""
+class RatesShape(TypedDict):
+    """Units of currency, per million tokens."""
 
-    currency: str
     input: str
     cached_input: str
     cache_write: str
+    image_input: str
+    audio_input: str
     output: str
     reasoning: str
+    audio_output: str
+
+
+class TierShape(RatesShape):
+    """The rates of a whole request whose prompt has more tokens than this."""
+
+    above_prompt_tokens: int
+
+
+class PricingShape(RatesShape):
+    """`request` is per request."""
+
+    currency: str
     request: str
+    tiers: list[TierShape]
 
 
 class ModelShape(TypedDict):
@@ -395,10 +410,23 @@ def _attempt(kept: dict[str, Any]) -> AttemptShape:
 def _pricing(price: PriceVersion) -> PricingShape:
     return {
         "currency": price.currency,
-        "input": text_from_nanos(price.input_nanos),
-        "cached_input": text_from_nanos(price.cached_input_nanos),
-        "cache_write": text_from_nanos(price.cache_write_nanos),
-        "output": text_from_nanos(price.output_nanos),
-        "reasoning": text_from_nanos(price.reasoning_nanos),
+        **_rates(price.rates),
         "request": text_from_nanos(price.per_request_nanos),
+        "tiers": [
+            {"above_prompt_tokens": tier.above_prompt_tokens, **_rates(tier.rates)}
+            for tier in price.tiers
+        ],
+    }
+
+
+def _rates(rates: Rates) -> RatesShape:
+    return {
+        "input": text_from_nanos(rates.input_nanos),
+        "cached_input": text_from_nanos(rates.cached_input_nanos),
+        "cache_write": text_from_nanos(rates.cache_write_nanos),
+        "image_input": text_from_nanos(rates.image_input_nanos),
+        "audio_input": text_from_nanos(rates.audio_input_nanos),
+        "output": text_from_nanos(rates.output_nanos),
+        "reasoning": text_from_nanos(rates.reasoning_nanos),
+        "audio_output": text_from_nanos(rates.audio_output_nanos),
     }

@@ -58,21 +58,41 @@ class RouteEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TierEntry:
+    """What a longer prompt changes: nanos per million tokens; None leaves the price's own."""
+
+    line: int
+    above_prompt_tokens: int
+    input_nanos: int | None
+    cached_input_nanos: int | None
+    cache_write_nanos: int | None
+    image_input_nanos: int | None
+    audio_input_nanos: int | None
+    output_nanos: int | None
+    reasoning_nanos: int | None
+    audio_output_nanos: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceEntry:
     """Nanos per million tokens, `per_request_nanos` per request; None falls back (see Price).
 
-    `effective_from` None is "from now on, if it is not so already".
+    `effective_from` None is "from now on, if it is not so already". `tiers` ascend.
     """
 
     line: int
     currency: str
     effective_from: datetime | None
-    input_nanos: int
+    input_nanos: int | None
     cached_input_nanos: int | None
     cache_write_nanos: int | None
-    output_nanos: int
+    image_input_nanos: int | None
+    audio_input_nanos: int | None
+    output_nanos: int | None
     reasoning_nanos: int | None
+    audio_output_nanos: int | None
     per_request_nanos: int
+    tiers: tuple[TierEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

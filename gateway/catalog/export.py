@@ -127,6 +127,14 @@ def _current_and_planned(versions: Iterable[Version], now: datetime) -> list[Ver
 
 
 def _price(currency: str, version: Version) -> dict[str, Any]:
-    numbers = {name: _Number(price_text(number)) for name, number in version.given()}
     start = _Moment(moment_text(version.effective_from))
-    return {"currency": currency, "effective_from": start, **numbers}
+    content = {"currency": currency, "effective_from": start, **_numbers(version.figures.given())}
+    tiers = [
+        {"above_prompt_tokens": above, **_numbers(given.items())}
+        for above, given in version.figures.given_of_tiers()
+    ]
+    return {**content, "tiers": tiers} if tiers else content
+
+
+def _numbers(given: Iterable[tuple[str, int]]) -> dict[str, _Number]:
+    return {name: _Number(price_text(nanos)) for name, nanos in given}

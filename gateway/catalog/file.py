@@ -14,9 +14,11 @@ from gateway.catalog.entries import (
     ModelEntry,
     PriceEntry,
     RouteEntry,
+    TierEntry,
     VendorEntry,
 )
 from gateway.catalog.nodes import Reading, Record
+from gateway.catalog.prices import DIMENSIONS
 from gateway.catalog.schema import FILE_KEYS
 
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -97,8 +99,15 @@ def _route_entry(record: Record) -> RouteEntry:
 
 
 def _price_entry(record: Record) -> PriceEntry:
-    plain = {"currency", "effective_from"}
+    values = dict(record.values)
+    tiers = tuple(TierEntry(**_in_nanos(tier)) for tier in values.pop("tiers"))
+    return PriceEntry(tiers=tiers, **_in_nanos(Record(record.node, values)))
+
+
+def _in_nanos(record: Record) -> dict[str, Any]:
+    """A file's names as an entry's: a price's unit stands in its name."""
     values = {
-        name if name in plain else f"{name}_nanos": value for name, value in record.values.items()
+        f"{name}_nanos" if name in DIMENSIONS else name: value
+        for name, value in record.values.items()
     }
-    return PriceEntry(line=record.line, **values)
+    return {"line": record.line, **values}

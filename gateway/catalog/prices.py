@@ -4,31 +4,34 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from billing.models import Price
+from billing.rating import TOKEN_CLASSES
 from gateway.catalog.diff import Diff, moment_text, price_text
 from gateway.catalog.entries import Mistake, ModelEntry, PriceEntry
 
 PER_REQUEST: Final = "per_request"
-DIMENSIONS: Final = (
-    "input",
-    "cached_input",
-    "cache_write",
-    "output",
-    "reasoning",
-    PER_REQUEST,
-)
+DIMENSIONS: Final = (*TOKEN_CLASSES, PER_REQUEST)
 
 Numbers = tuple[int | None, ...]
+Tiers = tuple[tuple[int, Numbers], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """A price from a moment on, stored or about to be."""
+class Figures:
+    """What a price says: a number for each of DIMENSIONS, and again for each tier's TOKEN_CLASSES.
 
-    effective_from: datetime
+    Tiers are pairs of `above_prompt_tokens` and numbers; they ascend.
+    """
+
     numbers: Numbers
+    tiers: Tiers = ()
+
+    @property
+    def is_complete(self) -> bool:
+        named = dict(zip(DIMENSIONS, self.numbers, strict=True))
+        return named["input"] is not None and named["output"] is not None
 
     def given(self) -> Iterator[tuple[str, int]]:
         """The dimensions that a file has to name."""
@@ -36,10 +39,44 @@ class Version:
             if number or (number == 0 and name != PER_REQUEST):
                 yield name, number
 
+    def given_of_tiers(self) -> Iterator[tuple[int, dict[str, int]]]:
+        for above, numbers in self.tiers:
+            named = zip(TOKEN_CLASSES, numbers, strict=True)
+            yield above, {name: number for name, number in named if number is not None}
 
-def numbers_of(price: Price | PriceEntry) -> Numbers:
-    """In the order of DIMENSIONS."""
-    return tuple(getattr(price, f"{name}_nanos") for name in DIMENSIONS)
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A price from a moment on, stored or about to be."""
+
+    effective_from: datetime
+    figures: Figures
+
+
+def figures_of(entry: PriceEntry) -> Figures:
+    return Figures(
+        tuple(getattr(entry, f"{name}_nanos") for name in DIMENSIONS),
+        tuple(
+            (
+                tier.above_prompt_tokens,
+                tuple(getattr(tier, f"{name}_nanos") for name in TOKEN_CLASSES),
+            )
+            for tier in entry.tiers
+        ),
+    )
+
+
+def stored_figures(price: Price) -> Figures:
+    return Figures(
+        tuple(getattr(price, f"{name}_nanos") for name in DIMENSIONS),
+        tuple(
+            (
+                tier["above_prompt_tokens"],
+                tuple(tier.get(f"{name}_nanos") for name in TOKEN_CLASSES),
+            )
+            for tier in price.tiers
+        ),
+    )
 
 
 def in_force(versions: Iterable[Version], moment: datetime) -> Version | None:
@@ -51,7 +88,7 @@ def stored_versions(models: Iterable[str]) -> dict[str, dict[str, list[Version]]
     """Versions by model and currency."""
     found: dict[str, dict[str, list[Version]]] = defaultdict(lambda: defaultdict(list))
     for price in Price.objects.filter(model__in=list(models)).order_by("effective_from"):
-        version = Version(price.effective_from, numbers_of(price))
+        version = Version(price.effective_from, stored_figures(price))
         found[price.model][price.currency].append(version)
     return found
 
@@ -134,10 +171,7 @@ class _Plan:
                 model=self._model,
                 currency=self._currency,
                 effective_from=version.effective_from,
-                **{
-                    f"{name}_nanos": number
-                    for name, number in zip(DIMENSIONS, version.numbers, strict=True)
-                },
+                **_columns(version.figures),
             )
             for version in self._added
         ]
@@ -150,11 +184,20 @@ class _Plan:
             for version in self._stored
             if version.effective_from > self._now and version.effective_from not in self._named
         ]
-        if in_force(self._all, self._now) is None:
+        current = in_force(self._all, self._now)
+        if current is None:
             words.append(
                 f"model {self._model} has no price in {self._currency} yet: "
                 "requests for it are refused until then"
             )
+        words += [
+            f"the price of {self._model} in {self._currency} from "
+            f"{moment_text(version.effective_from)} is incomplete, it needs input and output: "
+            "requests for the model are refused while it is in force"
+            for version in self._all
+            if not version.figures.is_complete
+            and (version == current or version.effective_from > self._now)
+        ]
         return words
 
     def _start_of(self, price: PriceEntry) -> datetime:
@@ -162,10 +205,10 @@ class _Plan:
 
     def _read_one(self, price: PriceEntry) -> str:
         """Take the price in; returns what is wrong with it, or nothing."""
-        start, numbers = self._start_of(price), numbers_of(price)
+        start, figures = self._start_of(price), figures_of(price)
         self._named.add(start)
         before = in_force(self._all, start)
-        if before is not None and before.numbers == numbers:
+        if before is not None and before.figures == figures:
             return ""
         stored = in_force(self._stored, start)
         if stored is not None and self._is_frozen(price, stored):
@@ -174,7 +217,7 @@ class _Plan:
                 f"{_listed(stored)}, and a stored price never changes; expected the same numbers, "
                 "a later effective_from, or none for from now on."
             )
-        self._added.append(Version(start, numbers))
+        self._added.append(Version(start, figures))
         return ""
 
     def _is_frozen(self, price: PriceEntry, stored: Version) -> bool:
@@ -187,7 +230,7 @@ class _Plan:
         """What the file says of today must be what is charged today."""
         current = in_force(self._all, self._now)
         past = [price for price in ordered if self._start_of(price) <= self._now]
-        if not past or current is None or numbers_of(past[-1]) == current.numbers:
+        if not past or current is None or figures_of(past[-1]) == current.figures:
             return []
         return [
             Mistake(
@@ -199,15 +242,35 @@ class _Plan:
         ]
 
 
+def _columns(figures: Figures) -> dict[str, Any]:
+    named = zip(DIMENSIONS, figures.numbers, strict=True)
+    tiers = [
+        {"above_prompt_tokens": above, **{f"{name}_nanos": nanos for name, nanos in given.items()}}
+        for above, given in figures.given_of_tiers()
+    ]
+    return {**{f"{name}_nanos": nanos for name, nanos in named}, "tiers": tiers}
+
+
 def _listed(version: Version) -> str:
-    return ", ".join(f"{name} {price_text(number)}" for name, number in version.given())
+    words = [f"{name} {price_text(number)}" for name, number in version.figures.given()]
+    return ", ".join([*words, *_tier_words(version.figures)]) or "nothing"
 
 
 def _differences(before: Version | None, after: Version) -> list[str]:
     if before is None:
         return [_listed(after)]
+    old, new = before.figures, after.figures
+    words = [
+        f"{name} {price_text(was)} → {price_text(now)}"
+        for name, was, now in zip(DIMENSIONS, old.numbers, new.numbers, strict=True)
+        if was != now
+    ]
+    return words if old.tiers == new.tiers else [*words, *(_tier_words(new) or ["no tiers"])]
+
+
+def _tier_words(figures: Figures) -> list[str]:
     return [
-        f"{name} {price_text(old)} → {price_text(new)}"
-        for name, old, new in zip(DIMENSIONS, before.numbers, after.numbers, strict=True)
-        if old != new
+        f"above {above} prompt tokens "
+        + " ".join(f"{name} {price_text(number)}" for name, number in given.items())
+        for above, given in figures.given_of_tiers()
     ]

@@ -13,6 +13,7 @@ import yaml
 from django.db.models import Field
 
 from billing.estimation.registry import FAMILIES
+from billing.rating import TOKEN_CLASSES
 from gateway.catalog import nodes
 from gateway.catalog.nodes import Key, Reading, Record, Wrong
 from gateway.models import CachedTokens, ClientGone, Model, Qualification, Route, Vendor
@@ -97,16 +98,8 @@ ROUTE_KEYS: Final = {
     "weight": Key(nodes.whole(0, SMALL_MAX), _default(Route, "weight")),
     "family": Key(_FAMILY, None),
 }
-PRICE_KEYS: Final = {
-    "currency": Key(_CURRENCY, "USD"),
-    "effective_from": Key(nodes.moment, None),
-    "input": Key(nodes.price_nanos),
-    "cached_input": Key(nodes.price_nanos, None),
-    "cache_write": Key(nodes.price_nanos, None),
-    "output": Key(nodes.price_nanos),
-    "reasoning": Key(nodes.price_nanos, None),
-    "per_request": Key(nodes.price_nanos, 0),
-}
+_RATE_KEYS: Final = {name: Key(nodes.price_nanos, None) for name in TOKEN_CLASSES}
+TIER_KEYS: Final = {"above_prompt_tokens": Key(_TOKENS), **_RATE_KEYS}
 
 
 # --- lists of records -------------------------------------------------------------------------
@@ -144,6 +137,15 @@ def _routes(node: yaml.Node, reading: Reading) -> list[Record]:
     return records
 
 
+def _tiers(node: yaml.Node, reading: Reading) -> list[Record]:
+    records = [
+        nodes.record(item, TIER_KEYS, "a tier", reading)
+        for item in nodes.each(node, "tiers", reading)
+    ]
+    _check_once(records, ("above_prompt_tokens",), "tier", reading)
+    return sorted(records, key=lambda record: record.values.get("above_prompt_tokens", 0))
+
+
 def _prices(node: yaml.Node, reading: Reading) -> list[Record]:
     records = [
         nodes.record(item, PRICE_KEYS, "a price", reading)
@@ -153,6 +155,13 @@ def _prices(node: yaml.Node, reading: Reading) -> list[Record]:
     return records
 
 
+PRICE_KEYS: Final = {
+    "currency": Key(_CURRENCY, "USD"),
+    "effective_from": Key(nodes.moment, None),
+    **_RATE_KEYS,
+    "per_request": Key(nodes.price_nanos, 0),
+    "tiers": Key(_tiers, ()),
+}
 MODEL_KEYS: Final = {
     "name": Key(_MODEL_NAME),
     "family": Key(_FAMILY, None),

@@ -49,8 +49,10 @@ class RouteTo:
 
 @dataclass(frozen=True, slots=True)
 class DatedPrice:
+    """`version` is None for an incomplete price: while it is in force the model is refused."""
+
     effective_from_s: float
-    version: PriceVersion
+    version: PriceVersion | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,8 @@ def _plain_echo(test_vendor: VendorAccess | None) -> RouteTo | None:
 def _prices() -> dict[str, dict[str, tuple[DatedPrice, ...]]]:
     dated: dict[str, dict[str, list[DatedPrice]]] = {}
     for price in Price.objects.all():
-        entry = DatedPrice(price.effective_from.timestamp(), version_of(price))
+        version = version_of(price) if price.is_complete else None
+        entry = DatedPrice(price.effective_from.timestamp(), version)
         dated.setdefault(price.model, {}).setdefault(price.currency, []).append(entry)
     newest_first = attrgetter("effective_from_s")
     return {

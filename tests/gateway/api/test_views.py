@@ -208,9 +208,13 @@ def test_models_are_listed_with_their_prices(caller, world) -> None:
         "input": "0.500000000",
         "cached_input": "0.100000000",
         "cache_write": "0.500000000",
+        "image_input": "0.500000000",
+        "audio_input": "0.500000000",
         "output": "2.000000000",
         "reasoning": "2.000000000",
+        "audio_output": "2.000000000",
         "request": "0.000000000",
+        "tiers": [],
     }
     assert caller(made.secret).get("/v1/models/echo").json() == model
 

@@ -16,6 +16,12 @@ def test_example_of_the_guide_can_be_read():
 
 
 def test_guide_names_every_key():
-    tables = (schema.VENDOR_KEYS, schema.MODEL_KEYS, schema.ROUTE_KEYS, schema.PRICE_KEYS)
+    tables = (
+        schema.VENDOR_KEYS,
+        schema.MODEL_KEYS,
+        schema.ROUTE_KEYS,
+        schema.PRICE_KEYS,
+        schema.TIER_KEYS,
+    )
     guide = GUIDE.read_text()
     assert [name for table in tables for name in table if f"`{name}`" not in guide] == []

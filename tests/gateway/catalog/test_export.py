@@ -33,7 +33,9 @@ models:
       - {vendor: local, vendor_model: 'null'}
     prices:
       - {input: 0.000000001, cached_input: 0, output: 1000000, effective_from: 2026-01-01T00:00:00Z}
-      - {input: 2, output: 3, reasoning: 4, cache_write: 5, per_request: 0.5}
+      - {input: 2, output: 3, reasoning: 4, cache_write: 5, per_request: 0.5, audio_input: 6,
+         image_input: 7, audio_output: 8,
+         tiers: [{above_prompt_tokens: 9, input: 10, reasoning: 0}]}
       - {currency: EUR, input: 1, output: 1, effective_from: 2999-01-01T00:00:00.000001Z}
   - {name: unrouted, routes: []}
 """
@@ -90,8 +92,10 @@ def test_prices_are_the_one_in_force_and_the_planned_ones_in_plain_digits():
     text = export()
     assert "      - currency: EUR\n        effective_from: 2999-01-01T00:00:00.000001Z\n" in text
     assert (
-        "        input: 2\n        cache_write: 5\n        output: 3\n        reasoning: 4\n"
-        "        per_request: 0.5\n" in text
+        "        input: 2\n        cache_write: 5\n        image_input: 7\n        audio_input: 6\n"
+        "        output: 3\n        reasoning: 4\n        audio_output: 8\n"
+        "        per_request: 0.5\n        tiers:\n          - above_prompt_tokens: 9\n"
+        "            input: 10\n            reasoning: 0\n" in text
     )
     assert "0.000000001" not in text
 

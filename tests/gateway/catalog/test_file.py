@@ -87,9 +87,13 @@ def test_smallest_file_takes_every_default():
             input_nanos=150_000_000,
             cached_input_nanos=None,
             cache_write_nanos=None,
+            image_input_nanos=None,
+            audio_input_nanos=None,
             output_nanos=600_000_000,
             reasoning_nanos=None,
+            audio_output_nanos=None,
             per_request_nanos=0,
+            tiers=(),
         ),
     )
 
@@ -206,7 +210,6 @@ models:
         "line 9",
         "line 10",
         "line 11",
-        "line 11",
     ]
     assert found[3] == "line 6: vendor twice stands twice; first on line 5."
     assert found[4] == (
@@ -216,8 +219,7 @@ models:
     assert found[5] == (
         "line 10: the route's vendor 'nobody' is unknown; expected a name under vendors."
     )
-    assert found[6] == "line 11: a price has no output; expected one."
-    assert found[7] == (
+    assert found[6] == (
         "line 11: input is '-1'; expected a plain decimal such as 0.15, not below zero."
     )
 
@@ -254,7 +256,6 @@ def test_wrong_value_of_a_vendor_is_told(line, words):
         ("input: .nan", "input is '.nan'; expected a plain decimal such as 0.15."),
         ("input: 1:30", "input is '1:30'; expected a plain decimal such as 0.15."),
         ("input: '٣'", "input is '٣'; expected a plain decimal such as 0.15."),
-        ("input:", "input is empty; expected a plain decimal such as 0.15."),
         ("input: {a: 1}", "input is a mapping; expected a plain decimal such as 0.15."),
         ("input: 0.0000000001", "input is '0.0000000001'; expected at most 9 decimals."),
         ("input: 1000000001", "input is '1000000001'; expected at most 1000000000."),
@@ -408,3 +409,51 @@ def test_what_is_no_catalog_is_told(text, found):
 def test_python_objects_are_nothing_but_text():
     found = mistakes_in("vendors: !!python/object/apply:os.system [exit]\nmodels: []")
     assert found == ["line 1: a vendor is 'exit'; expected a mapping."]
+
+
+def test_price_may_be_incomplete_and_says_so_with_none():
+    price = price_of("input:")
+    assert (price.input_nanos, price.output_nanos) == (None, 600_000_000)
+
+
+def test_tiers_are_read_in_the_order_of_their_lengths():
+    price = price_of(
+        "input: 1\n        tiers:\n"
+        "          - {above_prompt_tokens: 200_000, input: 3}\n"
+        "          - {above_prompt_tokens: 100_000, cached_input: 0, audio_output: 2}"
+    )
+    first, second = price.tiers
+    assert (first.above_prompt_tokens, first.input_nanos, first.cached_input_nanos) == (
+        100_000,
+        None,
+        0,
+    )
+    assert (first.audio_output_nanos, second.above_prompt_tokens) == (2 * 10**9, 200_000)
+    assert (second.line, second.input_nanos) == (13, 3 * 10**9)
+
+
+@pytest.mark.parametrize(
+    ("tier", "words"),
+    [
+        ("{input: 1}", "a tier has no above_prompt_tokens; expected one."),
+        (
+            "{above_prompt_tokens: 0}",
+            "above_prompt_tokens is '0'; expected a whole number from 1 to 1000000000.",
+        ),
+        (
+            "{above_prompt_tokens: 5, per_request: 1}",
+            (
+                "unknown key 'per_request' in a tier; expected one of above_prompt_tokens, input, "
+                "cached_input, cache_write, image_input, audio_input, output, reasoning, "
+                "audio_output."
+            ),
+        ),
+        (
+            "{above_prompt_tokens: 5}, {above_prompt_tokens: 5}",
+            "tier 5 stands twice; first on line 12.",
+        ),
+    ],
+)
+def test_wrong_tier_is_told(tier, words):
+    price = f"input: 1\n        tiers: [{tier}]"
+    assert mistakes_in(VENDORS + MODELS.replace("input: 0.15", price)) == [f"line 12: {words}"]

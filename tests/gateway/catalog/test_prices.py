@@ -164,3 +164,44 @@ def test_free_is_an_explicit_zero_and_no_price_is_told(clock):
 def test_all_wrong_prices_are_told_at_once(clock):
     apply_prices(price("1", JANUARY), price("2", MAY))
     assert refusal(price("3", JANUARY), price("4", MAY)).count("line 5: the price of m") == 2
+
+
+def test_incomplete_price_is_stored_with_a_warning_and_takes_the_model_off_sale(clock):
+    apply_prices(price("1"))
+    clock.shift(60)
+    assert apply_prices("{input: 2}") == [
+        "+ price of m in USD from 2026-04-01T00:01:00Z: input 1 → 2, output 1 → none",
+        (
+            "! the price of m in USD from 2026-04-01T00:01:00Z is incomplete, it needs input and "
+            "output: requests for the model are refused while it is in force"
+        ),
+    ]
+    clock.shift(60)
+    (warning,) = apply_prices("{input: 2}")
+    assert "is incomplete" in warning
+
+
+def test_price_that_says_nothing_at_all_is_incomplete(clock):
+    lines = apply_prices("{}")
+    assert lines[0] == "+ price of m in USD from 2026-04-01T00:00:00Z: nothing"
+    assert "is incomplete" in lines[1]
+
+
+def test_tiers_are_part_of_a_version(clock):
+    tier = "[{above_prompt_tokens: 200_000, input: 2, output: 3}]"
+    assert apply_prices(price("1", tiers=tier)) == [
+        (
+            "+ price of m in USD from 2026-04-01T00:00:00Z: input 1, output 1, "
+            "above 200000 prompt tokens input 2 output 3"
+        )
+    ]
+    clock.shift(60)
+    assert apply_prices(price("1", tiers=tier)) == []
+    assert apply_prices(price("1", tiers=tier.replace("2,", "4,"))) == [
+        "+ price of m in USD from 2026-04-01T00:01:00Z: above 200000 prompt tokens input 4 output 3"
+    ]
+    clock.shift(60)
+    assert apply_prices(price("1")) == ["+ price of m in USD from 2026-04-01T00:02:00Z: no tiers"]
+    assert Price.objects.order_by("effective_from").first().tiers == [
+        {"above_prompt_tokens": 200_000, "input_nanos": 2 * 10**9, "output_nanos": 3 * 10**9}
+    ]
