@@ -146,6 +146,11 @@ class TextBound:
         """Takes words into the table before they are met."""
         self._words.learn(words)
 
+    def forget(self) -> None:
+        """Drops what is known of whole texts, not of words."""
+        self._texts.clear()
+        self._loose.clear()
+
     def start(self) -> None:
         """Renews the budgets: once a prompt, so that many messages cost no more than one."""
         self._words.start()

@@ -1,5 +1,6 @@
 """How many tokens a text has in a vocabulary: exact, total, and bounded in time and memory."""
 
+import re
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -48,7 +49,7 @@ class TextCounter:
     server recognises count as one token, others as the text they are; neither raises.
     """
 
-    __slots__ = ("_encoding", "_openers", "_recognised")
+    __slots__ = ("_encoding", "_opening", "_recognised")
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._encoding = encoding(vocabulary.file)
@@ -56,7 +57,7 @@ class TextCounter:
         self._recognised = (
             frozenset(self._encoding.special_tokens_set) if recognised is None else recognised
         )
-        self._openers = "".join({token[0] for token in self._recognised})
+        self._opening = _opening(self._recognised)
 
     def __call__(self, text: str, /) -> int:
         if len(text) <= CHUNK_CHARS:
@@ -64,12 +65,22 @@ class TextCounter:
         return sum(map(self._count, chunks(text)))
 
     def _count(self, text: str) -> int:
-        if self._openers and any(opener in text for opener in self._openers):
+        if self._opening and self._opening.search(text):
             tokens = self._encoding.encode(
                 text, allowed_special=self._recognised, disallowed_special=()
             )
             return len(tokens)
         return len(self._encoding.encode_ordinary(text))
+
+
+def _opening(tokens: frozenset[str]) -> re.Pattern[str] | None:
+    """Finds what may be a control token by its first two characters, much faster than all of it.
+
+    Encoding with control tokens is a twentieth slower than without.
+    """
+    if not tokens:
+        return None
+    return re.compile("|".join(map(re.escape, sorted({token[:2] for token in tokens}))))
 
 
 _counters: dict[str, TextCounter] = {}

@@ -19,8 +19,8 @@ _REASONING_PROMPT = 12
 _TOOLS = 7
 _CALL = 3
 _ANSWER_CALL = 3
-_PER_MILLE = 1_040
-_OLD_PER_MILLE = 1_120
+_PER_MILLE = 1_020
+_OLD_PER_MILLE = 1_180
 """Of answers of the first models, whose vocabulary is a quarter of tekken's."""
 _OLD = re.compile(r"tiny|7b|8x7b|8x22b")
 _REASONS = re.compile(r"magistral|small.*reason")
