@@ -114,6 +114,7 @@ class _Admission:
         if principal is None:
             raise errors.invalid_api_key()
         self._principal = principal
+        self._runtime.key_uses.note(principal.key_id)
         if not principal.tenant_is_active:
             raise errors.tenant_suspended()
         if not principal.may_come_from(self._arrival.client_address):

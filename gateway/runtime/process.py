@@ -24,6 +24,7 @@ from billing.writer import (
     GroupCommit,
 )
 from gateway.runtime.background import Background
+from gateway.runtime.key_uses import WRITE_EVERY_S, KeyUses
 from gateway.runtime.limits import RENEW_EVERY_S, Limiter
 from gateway.runtime.listener import Listener
 from gateway.runtime.principals import PrincipalCache
@@ -99,6 +100,7 @@ class Runtime:
             found=self._changes_found,
         )
         self.principals = PrincipalCache(self.pool, lambda: self.listener.is_listening)
+        self.key_uses = KeyUses(self.pool)
         self.limiter = Limiter(settings.REDIS_URL, settings.GATEWAY_WORKERS)
         self._upstreams: dict[VendorAccess, Upstream] = {}
         self._stale = asyncio.Event()
@@ -127,6 +129,7 @@ class Runtime:
                 ("listener", self.listener.run()),
                 ("catalog", self._reload_when_stale()),
                 ("heartbeat", self._every(HEARTBEAT_EVERY_S, self._beat)),
+                ("key uses", self._every(WRITE_EVERY_S, self.key_uses.write)),
                 ("leases", self._every(RENEW_EVERY_S, self.limiter.renew)),
                 ("recorder", self.recorder.run()),
             )
@@ -225,6 +228,7 @@ class Runtime:
                     " WHERE id = %s",
                     (self._beats.process_id,),
                 )
+            await self.key_uses.write()
         except Exception as error:  # noqa: BLE001  # the sweeper notices a silent death too
             logger.warning("No good-bye: %s", type(error).__name__)
 

@@ -10,6 +10,7 @@ from billing.audit import audit
 from billing.ids import completion_id
 from billing.models import Exchange
 from gateway.models import Transcript
+from keys.models import KeyUse
 from keys.services import revoke_key
 from tests.api.conftest import events, text_of
 from tests.stack import until
@@ -404,6 +405,12 @@ def test_nothing_of_the_clients_headers_is_stored_or_forwarded(caller) -> None:
     transcript = until(Transcript.objects.filter(exchange_id=exchange.id).first)
     assert "CANARY" not in json.dumps(transcript.legs)
     assert alice.secret not in json.dumps(transcript.legs)
+
+
+def test_the_last_use_of_a_key_is_written_apart(caller) -> None:
+    alice = caller()
+    alice.chat("farthing-echo")
+    assert until(KeyUse.objects.filter(key=alice.key).first).last_used_at is not None
 
 
 def test_the_ledger_is_clean_after_all_that(caller) -> None:
