@@ -50,11 +50,11 @@ def _prompt(prompt: Prompt, tally: Tally) -> int:
     return tokens + (_REASONING_PROMPT if _REASONS.search(prompt.model) else 0)
 
 
-def _completion(choice: Choice, _prompt: Prompt, tally: Tally) -> int:
-    calls = sum(
-        _text_tokens(call.name + call.arguments, tally) + _ANSWER_CALL for call in choice.tool_calls
-    )
-    return _text_tokens(choice.text + choice.reasoning, tally) + calls + 1
+def _completion(choice: Choice, prompt: Prompt, tally: Tally) -> int:
+    rate = _OLD_PER_MILLE if _OLD.search(prompt.model) else _PER_MILLE
+    calls = (call.name + call.arguments for call in choice.tool_calls)
+    tokens = scaled(tally(choice.text + choice.reasoning), rate)
+    return tokens + sum(scaled(tally(call), rate) + _ANSWER_CALL for call in calls) + 1
 
 
 MISTRAL = Family(

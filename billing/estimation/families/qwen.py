@@ -288,10 +288,15 @@ def _coder_functions(prompt: Prompt) -> str:
     return "".join(map(_coder_function, prompt.tools))
 
 
-def _xml_message(message: Message) -> Message:
-    calls = "\n".join(map(_xml_call, message.tool_calls))
-    text = f"{message.text}\n{calls}\n" if calls else message.text
-    return message._replace(text=text, tool_calls=())
+def _with_xml_calls(text: str, calls: tuple[ToolCall, ...]) -> str:
+    printed = "\n".join(map(_xml_call, calls))
+    return f"{text}\n\n{printed}" if text and printed else text + printed
+
+
+def _coder_message(message: Message) -> Message:
+    if not message.tool_calls:
+        return message
+    return Message(message.role, _with_xml_calls(message.text.strip(), message.tool_calls))
 
 
 def _prompt_coder(prompt: Prompt, tally: Tally) -> int:
@@ -301,15 +306,14 @@ def _prompt_coder(prompt: Prompt, tally: Tally) -> int:
         functions = printed_tools(prompt, _coder_functions)
         system += f"\n\n{_XML_BEFORE}{functions}{_XML_AFTER}"
     tokens = 0 if system is None else _framed("system", system, tally)
-    turns = _runs_of_tools(map(_xml_message, messages))
+    turns = _runs_of_tools(map(_coder_message, messages))
     return (
         tokens + _turns(turns, tally) + media_tokens(prompt.messages, _image_tokens) + _GENERATION
     )
 
 
 def _completion_xml(choice: Choice, _prompt: Prompt, tally: Tally) -> int:
-    calls = "\n".join(map(_xml_call, choice.tool_calls))
-    text = f"{choice.text}\n\n{calls}" if choice.text and calls else choice.text + calls
+    text = _with_xml_calls(choice.text, choice.tool_calls)
     if choice.reasoning:
         text = f"{choice.reasoning}\n</think>\n\n{text}"
     return tally(text) + _end(choice)
@@ -322,9 +326,10 @@ def _messages_3_5(messages: tuple[Message, ...]) -> Iterable[Message]:
             yield message._replace(text=message.text.strip())
             continue
         reasoning, text = _split_reasoning(message)
+        text = _with_xml_calls(text.strip(), message.tool_calls)
         if index > last_query:
-            text = f"<think>\n{reasoning.strip()}\n</think>\n\n" + text.strip()
-        yield _xml_message(message._replace(text=text.strip(), reasoning=""))
+            text = f"<think>\n{reasoning.strip()}\n</think>\n\n{text}"
+        yield Message(message.role, text)
 
 
 def _prompt_3_5(thinks: bool | None, prompt: Prompt, tally: Tally) -> int:
