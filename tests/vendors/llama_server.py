@@ -5,7 +5,7 @@ import sys
 
 import xllamacpp
 
-THREADS = 2
+THREADS = 1  # it waits by spinning: a second one would take the core from others
 CONTEXT_TOKENS = 8_192
 SLOTS = 2  # answers at a time
 
@@ -13,6 +13,7 @@ SLOTS = 2  # answers at a time
 def serve(model: str, port: int) -> None:
     params = xllamacpp.CommonParams()
     params.model.path = model
+    params.model_alias = {"tiny"}
     params.port = port
     params.n_ctx = CONTEXT_TOKENS * SLOTS
     params.n_parallel = SLOTS
