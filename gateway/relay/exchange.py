@@ -92,6 +92,10 @@ class Exchange:
                 self._response.abort()
             self._settling.leave()
 
+    @property
+    def _is_streaming(self) -> bool:
+        return self._accepted.request.stream and not self._is_client_gone
+
     async def _forward(self) -> None:
         """Try the routes in turn until one has answered, or none is left."""
         routes = self._accepted.routes
@@ -176,7 +180,10 @@ class Exchange:
                 return b""
 
     async def _end(self, attempt: Attempt, last: bytes) -> None:
-        """Settle, then let the client have the rest: what it has read to the end is settled."""
+        """Settle, then close the answer: what a client has read to the end is settled."""
+        if last and attempt.relay.complete and self._is_streaming:
+            await self._write(last)
+            last = b""
         failure = attempt.relay.failure
         error = failure.error if failure is not None else None
         status = 200 if self._is_head_sent or error is None else error.status
@@ -198,7 +205,8 @@ class Exchange:
         if error is not None:  # a heartbeat went out before it failed
             last = error.event()
         if self._accepted.request.stream:
-            await self._write(last)
+            if last:
+                await self._write(last)
             await self._send_body(b"", more=False)
             return
         headers = [*self._headers, *self._settling.cost_headers()]
