@@ -1,6 +1,6 @@
-"""The ledger's two acts, hold and settle, as typed values in and out.
+"""The ledger's acts, hold, extend and settle, as typed values in and out.
 
-The SQL stands in migrations/sql/0003_ledger.sql. A gateway sends items through a `GroupCommit`;
+The SQL stands in migrations/sql/0005_ledger.sql. A gateway sends items through a `GroupCommit`;
 workers and commands send them with `settle_now`. Both ways run the same statement.
 """
 
@@ -36,6 +36,7 @@ class Hold:
     is_stream: bool
     is_test: bool
     client_request_id: str | None = None
+    terms_id: int | None = None
 
     def item(self) -> Item:
         return {
@@ -44,6 +45,7 @@ class Hold:
             "key_id": self.key_id,
             "process_id": self.process_id,
             "price_id": self.price_id,
+            "terms_id": self.terms_id,
             "hold_nanos": self.hold_nanos,
             "currency": self.currency,
             "model": self.model,
@@ -55,13 +57,48 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitPassed:
+    """The spend limit that is in the way of `needed_nanos` more.
+
+    `scope` is key, member or tenant; `period` is day, week, month or total. `resets_at` is None
+    for a total. With `held_nanos` gone it might fit: others' requests that end make room.
+    """
+
+    limit_id: int
+    scope: str
+    period: str
+    amount_nanos: int
+    posted_nanos: int
+    held_nanos: int
+    needed_nanos: int
+    resets_at: datetime | None
+
+    @property
+    def frees_soon(self) -> bool:
+        """True if only the holds of other requests are in the way."""
+        return self.posted_nanos + self.needed_nanos <= self.amount_nanos
+
+
+def _limit_passed(found: dict[str, Any] | None) -> LimitPassed | None:
+    if found is None:
+        return None
+    resets_at = found["resets_at"]
+    moment = None if resets_at is None else datetime.fromisoformat(resets_at)
+    return LimitPassed(**{**found, "resets_at": moment})
+
+
+@dataclass(frozen=True, slots=True)
 class HoldAnswer:
-    """Whether the money is reserved, and what the wallet looked like afterwards."""
+    """Whether the money is reserved, and what wallet and credits looked like afterwards, summed.
+
+    `limit` is what refused it; None in a refusal means the money.
+    """
 
     is_held: bool
     posted_nanos: int
     held_nanos: int
     credit_limit_nanos: int
+    limit: LimitPassed | None = None
 
     @property
     def available_nanos(self) -> int:
@@ -69,7 +106,47 @@ class HoldAnswer:
 
 
 def hold_answer(row: Row) -> HoldAnswer:
-    return HoldAnswer(row[1] == "held", row[2], row[3], row[4])
+    return HoldAnswer(row[1] == "held", row[2], row[3], row[4], _limit_passed(row[5]))
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """More money for an open exchange: `hold_nanos` is what it is to hold in all."""
+
+    exchange_id: UUID
+    tenant_id: int
+    currency: str
+    hold_nanos: int
+    extended_at: datetime
+
+    def item(self) -> Item:
+        return {
+            "id": self.exchange_id,
+            "tenant_id": self.tenant_id,
+            "currency": self.currency,
+            "hold_nanos": self.hold_nanos,
+            "extended_at": self.extended_at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendAnswer:
+    """`outcome`: extended, refused (nothing changed), or closed (settled, or never opened).
+
+    `hold_nanos` is what the exchange holds now, in all.
+    """
+
+    outcome: str
+    hold_nanos: int
+    limit: LimitPassed | None = None
+
+    @property
+    def is_extended(self) -> bool:
+        return self.outcome == "extended"
+
+
+def extend_answer(row: Row) -> ExtendAnswer:
+    return ExtendAnswer(row[1], row[2] or 0, _limit_passed(row[3]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +203,7 @@ class Settlement:
             "cache_write_tokens": self.usage.cache_write_tokens,
             "output_tokens": self.usage.output_tokens,
             "reasoning_tokens": self.usage.reasoning_tokens,
+            "image_input_tokens": self.usage.image_input_tokens,
             "audio_input_tokens": self.usage.audio_input_tokens,
             "audio_output_tokens": self.usage.audio_output_tokens,
             "usage_source": self.usage_source,

@@ -94,6 +94,7 @@ class _Counts:
     cached: int
     cache_write: int
     reasoning: int
+    image_input: int
     audio_input: int
     audio_output: int
 
@@ -192,6 +193,7 @@ def _read_counts(raw: JsonObject) -> _Counts:
         )
         or 0,
         reasoning=_first_count(completion.get("reasoning_tokens"), get("reasoning_tokens")) or 0,
+        image_input=_count(prompt.get("image_tokens")) or 0,
         audio_input=_count(prompt.get("audio_tokens")) or 0,
         audio_output=_count(completion.get("audio_tokens")) or 0,
     )
@@ -248,13 +250,15 @@ def _split(counts: _Counts, prompt: int, completion: int) -> Usage:
     """Share the two totals out among their classes; what does not fit is cut, never negative."""
     cached = min(counts.cached, prompt)
     cache_write = min(counts.cache_write, prompt - cached)
-    audio_input = min(counts.audio_input, prompt - cached - cache_write)
+    image_input = min(counts.image_input, prompt - cached - cache_write)
+    audio_input = min(counts.audio_input, prompt - cached - cache_write - image_input)
     reasoning = min(counts.reasoning, completion)
     audio_output = min(counts.audio_output, completion - reasoning)
     return Usage(
-        input_tokens=prompt - cached - cache_write - audio_input,
+        input_tokens=prompt - cached - cache_write - image_input - audio_input,
         cached_input_tokens=cached,
         cache_write_tokens=cache_write,
+        image_input_tokens=image_input,
         audio_input_tokens=audio_input,
         output_tokens=completion - reasoning - audio_output,
         reasoning_tokens=reasoning,

@@ -8,7 +8,7 @@ item waits for nothing. There is no timer.
 - One answer an item. An item that breaks a constraint fails alone: the batch is sent again one
   by one.
 - A lost connection is opened again and the batch is sent again; the statements are idempotent, so
-  nothing is applied twice (see migrations/sql/0003_ledger.sql).
+  nothing is applied twice (see migrations/sql/0005_ledger.sql).
 - Bounded: `QUEUE_ITEMS` wait at most; more is refused at once with QueueFull.
 - Fair: a batch takes from the tenants in turn, so that one with a long queue delays itself only.
 """
@@ -34,6 +34,7 @@ SETTLE_PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 DRAIN_SECONDS = 8.0
 
 HOLD = "SELECT * FROM farthing_hold(%s::jsonb)"
+EXTEND = "SELECT * FROM farthing_extend(%s::jsonb)"
 SETTLE = "SELECT * FROM farthing_settle(%s::jsonb)"
 ESTIMATE = "SELECT * FROM farthing_estimate(%s::jsonb)"
 REFUSE = "SELECT * FROM farthing_refuse(%s::jsonb)"

@@ -95,6 +95,7 @@ def usage_of(charge: Charge) -> Usage:
         input_tokens=charge.input_tokens,
         cached_input_tokens=charge.cached_input_tokens,
         cache_write_tokens=charge.cache_write_tokens,
+        image_input_tokens=charge.image_input_tokens,
         audio_input_tokens=charge.audio_input_tokens,
         output_tokens=charge.output_tokens,
         reasoning_tokens=charge.reasoning_tokens,

@@ -44,6 +44,7 @@ LOOKS = {
         "request cost more than the balance carried",
         "requests cost more than the balance carried",
     ),
+    MessageCategory.LIMIT: Look("flagged", "Spend", "spend limit neared", "spend limits neared"),
 }
 
 
@@ -77,8 +78,9 @@ class MessageLine:
         return f"{reverse('requests')}?{urlencode(asked)}"
 
     @property
-    def last_request_id(self) -> str:
-        return request_id(self.message.last_exchange_id)
+    def last_request_id(self) -> str | None:
+        last = self.message.last_exchange_id
+        return None if last is None else request_id(last)
 
 
 @require_safe

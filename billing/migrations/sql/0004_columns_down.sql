@@ -1,0 +1,10 @@
+DROP TRIGGER tell_gateways ON billing_tenantplan;
+DROP TRIGGER tell_gateways ON billing_planterms;
+DROP TRIGGER keep_decided ON billing_adjustment;
+DROP TRIGGER keep_decided ON billing_redemptioncode;
+DROP FUNCTION farthing_keep_decided();
+DROP TRIGGER append_only ON billing_credit;
+DROP TRIGGER append_only ON billing_tenantplan;
+DROP TRIGGER append_only ON billing_planterms;
+ALTER TABLE billing_charge DROP COLUMN image_input_tokens;
+ALTER TABLE billing_exchange DROP COLUMN counters, DROP COLUMN credit_nanos, DROP COLUMN terms_id;

@@ -1,0 +1,50 @@
+"""The tables of money. What may never change is guarded by triggers: see migrations/sql.
+
+Exchanges, transfers and charges grow without end. They are partitioned by month over a UUIDv7,
+whose first 48 bits are the time: the id alone tells the partition, so `once` stays one unique
+index. sql/0001_tables.sql creates them; the classes here describe them to Django.
+"""
+
+from billing.models.accounts import Account, AccountKind, Phase, Transfer, TransferCode
+from billing.models.exchanges import (
+    Charge,
+    EstimateJob,
+    Exchange,
+    ExchangeState,
+    GatewayProcess,
+    UsageSource,
+)
+from billing.models.limits import LimitAction, LimitPeriod, SpendCounter, SpendLimit
+from billing.models.messages import AuditRun, Message, MessageCategory
+from billing.models.prices import Plan, PlanTerms, Price, TenantPlan
+from billing.models.wallets import Adjustment, AdjustmentState, Credit, Payment, RedemptionCode
+
+__all__ = [
+    "Account",
+    "AccountKind",
+    "Adjustment",
+    "AdjustmentState",
+    "AuditRun",
+    "Charge",
+    "Credit",
+    "EstimateJob",
+    "Exchange",
+    "ExchangeState",
+    "GatewayProcess",
+    "LimitAction",
+    "LimitPeriod",
+    "Message",
+    "MessageCategory",
+    "Payment",
+    "Phase",
+    "Plan",
+    "PlanTerms",
+    "Price",
+    "RedemptionCode",
+    "SpendCounter",
+    "SpendLimit",
+    "TenantPlan",
+    "Transfer",
+    "TransferCode",
+    "UsageSource",
+]
