@@ -1,8 +1,10 @@
 """The Celery application. The schedule stands in code: a click must not switch billing off."""
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
@@ -30,3 +32,11 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks(["gateway"])
+
+
+@worker_init.connect  # in the parent, before it forks
+def load_vocabularies(**_sender: Any) -> None:
+    """What every count needs is read once, and shared by the worker's processes."""
+    from billing.estimation import preload
+
+    preload()

@@ -144,11 +144,12 @@ def stack(
         with django_db_blocker.unblock():
             _demo_catalog(stack.benchecho_url)
         _, stack.base_url = stack.serve("gateway", "gateway.asgi:application")
-        stack.run(
+        worker = stack.run(
             "worker",
             *("celery", "-A", "gateway.celery", "worker", "--pool", "solo", "--loglevel", "INFO"),
             *("--without-gossip", "--without-mingle"),
         )
+        until(lambda: "ready." in worker.text(), START_SECONDS)
         yield stack
     finally:
         stack.stop()
