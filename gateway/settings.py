@@ -3,26 +3,28 @@
 `make run` sets them all; elsewhere DATABASE_URL, REDIS_URL and the three secrets are enough.
 """
 
-import os
 from pathlib import Path
 
 from csp.constants import NONE, SELF
 from psycopg.conninfo import conninfo_to_dict
 
+from gateway.local import environment
+
 BASE_DIR = Path(__file__).resolve().parent.parent
+ENVIRONMENT = environment()
 
 
 def _flag(name: str) -> bool:
-    return os.environ.get(name, "").lower() in {"1", "true", "yes"}
+    return ENVIRONMENT.get(name, "").lower() in {"1", "true", "yes"}
 
 
 def _words(name: str, default: str = "") -> list[str]:
-    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+    return [word.strip() for word in ENVIRONMENT.get(name, default).split(",") if word.strip()]
 
 
 # --- secrets: none has a default that works in production -------------------------------------
 
-SECRET_KEY = os.environ.get("FARTHING_SECRET_KEY", "")
+SECRET_KEY = ENVIRONMENT.get("FARTHING_SECRET_KEY", "")
 DEBUG = False
 KEY_PEPPERS = _words("FARTHING_KEY_PEPPER")  # first one signs, all verify
 FERNET_KEYS = _words("FARTHING_FERNET_KEYS")  # first one encrypts, all decrypt
@@ -113,7 +115,7 @@ TEMPLATES = [
 
 # --- stores -----------------------------------------------------------------------------------
 
-DATABASE_URL = os.environ.get("DATABASE_URL", "postgresql://127.0.0.1:5432/farthing")
+DATABASE_URL = ENVIRONMENT.get("DATABASE_URL", "postgresql://127.0.0.1:5432/farthing")
 _database = conninfo_to_dict(DATABASE_URL)
 DATABASES = {
     "default": {
@@ -130,7 +132,7 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+REDIS_URL = ENVIRONMENT.get("REDIS_URL", "redis://127.0.0.1:6379/0")
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
@@ -140,8 +142,8 @@ CACHES = {
 
 # --- the relay --------------------------------------------------------------------------------
 
-GATEWAY_DEAD_AFTER_S = int(os.environ.get("FARTHING_DEAD_AFTER_S", "15"))  # it beats every 2 s
-GATEWAY_WORKERS = int(os.environ.get("WORKERS", "1"))
+GATEWAY_DEAD_AFTER_S = int(ENVIRONMENT.get("FARTHING_DEAD_AFTER_S", "15"))  # it beats every 2 s
+GATEWAY_WORKERS = int(ENVIRONMENT.get("WORKERS", "1"))
 
 # --- people -----------------------------------------------------------------------------------
 
@@ -165,7 +167,7 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 15 * 60
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
-EMAIL_BACKEND = os.environ.get(
+EMAIL_BACKEND = ENVIRONMENT.get(
     "FARTHING_EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend"
 )
 
@@ -215,5 +217,5 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": os.environ.get("FARTHING_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": ENVIRONMENT.get("FARTHING_LOG_LEVEL", "INFO")},
 }
