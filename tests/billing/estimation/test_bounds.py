@@ -22,7 +22,7 @@ NAMES = sorted(VOCABULARIES)
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=wild_text)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_bound_is_never_below_the_count(name: str, text: str) -> None:
     upper = bound(name)
     upper.start()
@@ -34,7 +34,7 @@ def test_a_bound_is_never_below_the_count(name: str, text: str) -> None:
 @given(
     white=st.text(st.sampled_from(WHITE), max_size=12), around=st.sampled_from(["", "a", "1", "."])
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_white_space_of_every_kind_is_never_below_the_count(
     name: str, white: str, around: str
 ) -> None:

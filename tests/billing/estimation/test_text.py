@@ -42,7 +42,7 @@ def test_a_control_token_of_a_hosted_vendor_counts_as_its_text() -> None:
 
 @pytest.mark.parametrize("name", VOCABULARIES)
 @given(text=wild_text)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_text_is_dropped(name: str, text: str) -> None:
     """Decoding what was counted gives the text back, surrogates as a server sees them."""
     vocabulary = VOCABULARIES[name]
@@ -57,7 +57,7 @@ def test_no_text_is_dropped(name: str, text: str) -> None:
 
 
 @given(text=any_text)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_chunks_join_to_the_text(text: str) -> None:
     long = text * (2 * CHUNK_CHARS // max(len(text), 1) + 1)
     assert "".join(chunks(long)) == long
@@ -75,13 +75,13 @@ def test_cutting_prose_does_not_change_its_count() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        " " * 5_000_000 + "x",
-        "\n" * 5_000_000,
+        " " * 3_000_000 + "x",
+        "\n" * 1_000_000,
         "a" * 200_000,
-        "\0" * 1_000_000,
-        "\ud800" * 1_000_000,
-        "👍🏽" * 500_000,
-        "lorem ipsum " * 420_000,
+        "\0" * 500_000,
+        "\ud800" * 300_000,
+        "👍🏽" * 200_000,
+        "lorem ipsum " * 200_000,
     ],
     ids=["spaces", "newlines", "letters", "nuls", "surrogates", "emoji", "prose"],
 )
