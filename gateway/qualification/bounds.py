@@ -11,7 +11,11 @@ MAX_EVENTS_KEPT: Final = 12  # of a stream, in a report: the first and the last 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of one run over one model. `tokens` are prompt and answer together, at the vendor's count."""
+    """Of one run over one model.
+
+    `call_s` bounds each silence of the vendor, `run_s` everything. `tokens` are prompt and answer
+    together, at the vendor's count.
+    """
 
     call_s: float = 30.0
     run_s: float = 150.0

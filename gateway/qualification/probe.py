@@ -24,6 +24,9 @@ from gateway.upstream import Timeouts, Upstream, UpstreamResponse
 from gateway.upstream import errors as upstream_errors
 
 CONNECTIONS: Final = 2
+# Each request has a connection of its own: llama.cpp closes after a stream although it offers to
+# keep alive, and what crosses such a close would look like a fault of the next answer.
+FRESH_S: Final = 0.0
 API_PREFIX: Final = "/v1"
 BUSY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 REFUSES_US: Final = frozenset(
@@ -189,9 +192,10 @@ def _upstream(vendor: VendorAccess, base_url: str, bounds: Bounds) -> Upstream:
             connect_s=min(limits.connect_s, call_s),
             first_byte_s=min(limits.first_byte_s, call_s),
             idle_s=min(limits.idle_s, call_s),
-            total_s=min(limits.total_s, call_s),
+            total_s=min(limits.total_s, bounds.run_s),
         ),
         max_connections=CONNECTIONS,
+        keep_alive_s=FRESH_S,
     )
 
 

@@ -24,7 +24,7 @@ DAY_TOKENS: Final = 100_000  # of each vendor, all of its models together
 RECHECK_LOCK: Final = 0x0072_6563_6865_636B  # one at a time; the number spells "recheck"
 
 
-def recheck_due(*, bounds: Bounds = DEFAULT_BOUNDS, now: datetime | None = None) -> int:
+def recheck_due(*, bounds: Bounds = DEFAULT_BOUNDS) -> int:
     """Check the one model that has waited longest; return how many were checked: 0 or 1.
 
     Blocks for `bounds.run_s` at most. Vendors that need no qualification, that people have
@@ -36,7 +36,7 @@ def recheck_due(*, bounds: Bounds = DEFAULT_BOUNDS, now: datetime | None = None)
         if not is_ours:
             return 0
         try:
-            return _recheck(bounds, now or timezone.now())
+            return _recheck(bounds, timezone.now())
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [RECHECK_LOCK])
 

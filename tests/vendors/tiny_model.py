@@ -7,8 +7,6 @@ goes on from each token of an answer to the next. Words that no answer has lead 
 """
 
 import base64
-import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
