@@ -23,10 +23,15 @@ BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 
 
 @pytest.fixture(autouse=True)
-def _quick(settings, tmp_path) -> None:
-    """Hash four passwords a test quickly; give whitenoise the folder that it warns about."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def _static_folder(settings, tmp_path) -> None:
+    """Whitenoise warns of a folder that only `collectstatic` makes."""
     settings.STATIC_ROOT = tmp_path
+
+
+@pytest.fixture
+def quick_passwords(settings) -> None:
+    """Argon2 is slow by design, and every test here makes four people."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
@@ -72,7 +77,7 @@ class Acme:
 
 
 @pytest.fixture
-def acme(world, frozen) -> Acme:
+def acme(world, frozen, quick_passwords) -> Acme:
     tenant = world.tenant("Acme")
     created = world.key(tenant, "ci-agents")
     return Acme(

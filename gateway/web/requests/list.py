@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from django.core.exceptions import EmptyResultSet
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
@@ -19,7 +20,7 @@ from gateway.exchanges.selectors import (
     list_exchanges,
     newer_cursor,
 )
-from gateway.exchanges.tallies import Tally, histogram
+from gateway.exchanges.tallies import Bucket, Tally, histogram
 from gateway.models import Model
 from gateway.web.place import Place, tenant_page
 from gateway.web.requests.chart import chart_of
@@ -65,7 +66,7 @@ def _context(request: HttpRequest, place: Place, wanted: str) -> dict[str, objec
     filters = asked.filters(is_test=place.is_test)
     older_than = exchange_id_of(request.GET.get("older", ""))
     page = list_exchanges(place.tenant.pk, filters, older_than=older_than)
-    chart = chart_of(asked.period, histogram(place.tenant.pk, filters, step_s=asked.period.step_s))
+    chart = chart_of(asked.period, _buckets(place, filters, asked.period.step_s))
     return {
         "asked": asked,
         "wanted": wanted,
@@ -90,6 +91,14 @@ def _context(request: HttpRequest, place: Place, wanted: str) -> dict[str, objec
 
 
 _PERIOD_FIELDS = frozenset({"period", "since", "until"})
+
+
+def _buckets(place: Place, filters: ExchangeFilters, step_s: int) -> list[Bucket]:
+    """Return none for a key that the tenant does not have: then there is no query to count."""
+    try:
+        return histogram(place.tenant.pk, filters, step_s=step_s)
+    except EmptyResultSet:
+        return []
 
 
 def _listed(shown: int, total: Tally) -> str:
