@@ -19,3 +19,7 @@ class DuplicatePayment(BillingError):
 
 class IncompletePrice(BillingError):
     """A price without one for input or for output: its model is refused, never free."""
+
+
+class BadPlanStart(BillingError):
+    """A plan cannot start at that moment; the message says why."""

@@ -1,12 +1,12 @@
 """Rating: usage × price version → lines. A pure function; every charge and page uses it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
 from billing.errors import IncompletePrice
-from billing.models import Price
-from billing.money import TOKENS_PER_PRICE, price_of
+from billing.models import PlanTerms, Price
+from billing.money import BASIS_POINTS, TOKENS_PER_PRICE, at_factor, price_of
 from billing.usage import Usage
 
 PROMPT_CLASSES: Final = ("input", "cached_input", "cache_write", "image_input", "audio_input")
@@ -37,6 +37,9 @@ class Rates:
     def dearest(self, token_classes: tuple[str, ...]) -> int:
         return max(map(self.of, token_classes))
 
+    def at(self, factor_bps: int) -> "Rates":
+        return Rates(*(at_factor(nanos, factor_bps) for nanos in astuple(self)))
+
 
 @dataclass(frozen=True, slots=True)
 class Tier:
@@ -48,13 +51,17 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class PriceVersion:
-    """What rating needs of a price, detached from the database. `tiers` ascend."""
+    """What rating needs of a price, detached from the database. `tiers` ascend.
+
+    `terms_id` names the plan's terms whose factor is in the numbers, None where there is none.
+    """
 
     id: int
     currency: str
     rates: Rates
     per_request_nanos: int = 0
     tiers: tuple[Tier, ...] = ()
+    terms_id: int | None = None
 
     @property
     def is_free(self) -> bool:
@@ -98,8 +105,35 @@ class Line:
     nanos: int
 
 
-def version_of(price: Price) -> PriceVersion:
-    """Raises IncompletePrice: an unknown price is never zero."""
+def version_of(price: Price, terms: PlanTerms | None = None) -> PriceVersion:
+    """The price, under the plan's terms if there are any; see `under`.
+
+    Raises IncompletePrice: an unknown price is never zero.
+    """
+    version = _version_of(price)
+    if terms is None or price.plan_id is not None:
+        return version
+    return under(version, terms.pk, terms.price_factor_bps)
+
+
+def under(version: PriceVersion, terms_id: int, factor_bps: int) -> PriceVersion:
+    """A list price with a plan's discount or markup in it: the one place where it is applied.
+
+    Each unit price is rounded to a nano, half up. It is the price: what is shown, and what every
+    line is the exact product of.
+    """
+    if factor_bps == BASIS_POINTS:
+        return version
+    return replace(
+        version,
+        rates=version.rates.at(factor_bps),
+        per_request_nanos=at_factor(version.per_request_nanos, factor_bps),
+        tiers=tuple(replace(tier, rates=tier.rates.at(factor_bps)) for tier in version.tiers),
+        terms_id=terms_id,
+    )
+
+
+def _version_of(price: Price) -> PriceVersion:
     given = {name: getattr(price, f"{name}_nanos") for name in TOKEN_CLASSES}
     return PriceVersion(
         id=price.pk,

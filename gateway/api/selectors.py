@@ -7,8 +7,9 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, QuerySet, Sum
 from django.utils import timezone
 
-from billing.models import Account, AccountKind, Charge, Exchange, Price
-from billing.rating import PriceVersion, version_of
+from billing.models import Account, AccountKind, Charge, Exchange
+from billing.plans import terms_at, versions_at
+from billing.rating import PriceVersion
 from gateway.exchanges.selectors import first_id_at
 from gateway.models import Model, Route
 from keys.models import ApiKey, KeyUse
@@ -77,16 +78,11 @@ def _routed() -> QuerySet[Model]:
 
 
 def _offered(models: Iterable[Model], principal: Principal) -> list[OfferedModel]:
+    now = timezone.now()
+    terms = terms_at(principal.tenant_id, principal.currency, now)
+    if terms is not None and terms.allowed_models is not None:
+        models = [model for model in models if model.name in terms.allowed_models]
     models = list(models)
-    prices = _prices_now([model.name for model in models], principal.currency)
+    prices = versions_at([model.name for model in models], principal.currency, now, terms)
     offered = [OfferedModel(model, prices.get(model.name)) for model in models]
     return [one for one in offered if one.price is not None or principal.is_test]
-
-
-def _prices_now(names: list[str], currency: str) -> dict[str, PriceVersion]:
-    prices = (
-        Price.objects.filter(model__in=names, currency=currency, effective_from__lte=timezone.now())
-        .order_by("model", "-effective_from")
-        .distinct("model")
-    )
-    return {price.model: version_of(price) for price in prices if price.is_complete}

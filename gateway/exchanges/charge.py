@@ -107,7 +107,7 @@ def charge_view(exchange: Exchange, charge: Charge) -> ChargeView:
     usage = usage_of(charge)
     flags = tuple(charge.flags or ())
     price = exchange.price
-    lines = () if price is None else rate(usage, version_of(price))
+    lines = () if price is None else rate(usage, version_of(price, exchange.terms))
     if not charge.charge_nanos + charge.shortfall_nanos and any(line.nanos for line in lines):
         lines = ()  # counted for the record and not charged: it has no arithmetic to show
     return ChargeView(

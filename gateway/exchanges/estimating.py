@@ -34,7 +34,7 @@ RETRY_AFTER_S = (10, 60, 300)
 def settle_by_estimate(exchange_id: UUID) -> SettleAnswer | None:
     """Count what the vendor did not, and settle. None if there is nothing (more) to do."""
     job = EstimateJob.objects.filter(exchange_id=exchange_id, is_ready=True).first()
-    exchange = Exchange.objects.select_related("price").filter(id=exchange_id).first()
+    exchange = Exchange.objects.select_related("price", "terms").filter(id=exchange_id).first()
     if job is None or exchange is None or exchange.state == ExchangeState.SETTLED:
         return None
     replay = _Replay(job)
@@ -113,7 +113,7 @@ def _count(job: EstimateJob, replay: _Replay) -> Estimate:
 def _settle(
     exchange: Exchange, job: EstimateJob, replay: _Replay, usage: Usage, counted: Estimate
 ) -> SettleAnswer:
-    price = version_of(exchange.price) if exchange.price is not None else None
+    price = version_of(exchange.price, exchange.terms) if exchange.price is not None else None
     is_whole_estimate = replay.reading.source == "missing"
     outcome = job.facts["outcome"]
     told = ESTIMATED if outcome != "gateway_died" else INTERRUPTED

@@ -166,7 +166,7 @@ def first_id_at(moment: datetime) -> UUID:
 
 
 def _of_tenant(tenant_id: int) -> QuerySet[Exchange]:
-    return Exchange.objects.filter(tenant_id=tenant_id).select_related("price")
+    return Exchange.objects.filter(tenant_id=tenant_id).select_related("price", "terms")
 
 
 def filtered(tenant_id: int, filters: ExchangeFilters) -> QuerySet[Exchange]:

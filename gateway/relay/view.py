@@ -142,7 +142,11 @@ class _Admission:
             if model.test_route is None:
                 raise errors.upstream_unavailable()
             return model, [model.test_route], None
-        price = model.price_at(principal.currency, time.time())
+        now_s, tariffs = time.time(), self._runtime.snapshot.tariffs
+        terms = tariffs.terms_for(principal.tenant_id, principal.currency, now_s)
+        if terms is not None and not terms.may_use_model(model.name):
+            raise errors.model_not_allowed()
+        price = tariffs.price_for(model.name, principal.currency, now_s, terms)
         if price is None:
             raise errors.model_not_priced()
         if not model.routes:
@@ -174,6 +178,7 @@ class _Admission:
             key_id=principal.key_id,
             process_id=self._runtime.process_id,
             price_id=price.id if price is not None else None,
+            terms_id=price.terms_id if price is not None else None,
             hold_nanos=nanos,
             currency=principal.currency,
             model=model.name,

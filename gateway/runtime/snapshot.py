@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from urllib.parse import urlsplit
 
-from billing.models import Price
-from billing.rating import PriceVersion, version_of
 from gateway.models import CachedTokens, ClientGone, Model, Route, Vendor
 from gateway.qualification.gate import takes_live_traffic
+from gateway.runtime.tariffs import Tariffs, load_tariffs
 from gateway.upstream import Timeouts
 
 TEST_VENDOR = "benchecho"
@@ -48,14 +46,6 @@ class RouteTo:
 
 
 @dataclass(frozen=True, slots=True)
-class DatedPrice:
-    """`version` is None for an incomplete price: while it is in force the model is refused."""
-
-    effective_from_s: float
-    version: PriceVersion | None
-
-
-@dataclass(frozen=True, slots=True)
 class PublicModel:
     name: str
     family: str | None
@@ -65,19 +55,12 @@ class PublicModel:
     created_s: int
     routes: tuple[RouteTo, ...]
     test_route: RouteTo | None
-    prices: Mapping[str, tuple[DatedPrice, ...]]  # by currency, newest first
-
-    def price_at(self, currency: str, now_s: float) -> PriceVersion | None:
-        """The version in force, None where the model has no price: then it is refused."""
-        for price in self.prices.get(currency, ()):
-            if price.effective_from_s <= now_s:
-                return price.version
-        return None
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     models: Mapping[str, PublicModel] = field(default_factory=dict)
+    tariffs: Tariffs = field(default_factory=Tariffs)
 
     def counted_as(self) -> set[tuple[str, str | None]]:
         """Vendor's model and family of each model's first route: what a hold is counted by."""
@@ -89,7 +72,7 @@ class Snapshot:
 
 
 def load_snapshot() -> Snapshot:
-    """Read the catalog: four queries, however large it is.
+    """Read the catalog: six queries, however large it is.
 
     Routes of vendors that may not take live traffic are left out; test keys reach theirs still.
     """
@@ -108,14 +91,12 @@ def load_snapshot() -> Snapshot:
         if route.vendor is test_vendor:
             tested.setdefault(row.model_id, route)
     plain = _plain_echo(test_vendor)
-    prices = _prices()
     return Snapshot(
         {
-            model.name: _public(
-                model, routes.get(model.pk, []), tested.get(model.pk, plain), prices
-            )
+            model.name: _public(model, routes.get(model.pk, []), tested.get(model.pk, plain))
             for model in Model.objects.filter(is_active=True)
-        }
+        },
+        load_tariffs(),
     )
 
 
@@ -162,7 +143,6 @@ def _public(
     model: Model,
     routes: list[RouteTo],
     test_route: RouteTo | None,
-    prices: Mapping[str, dict[str, tuple[DatedPrice, ...]]],
 ) -> PublicModel:
     return PublicModel(
         name=model.name,
@@ -173,7 +153,6 @@ def _public(
         created_s=int(model.created_at.timestamp()),
         routes=tuple(routes),
         test_route=test_route,
-        prices=prices.get(model.name, {}),
     )
 
 
@@ -182,19 +161,3 @@ def _plain_echo(test_vendor: VendorAccess | None) -> RouteTo | None:
     if test_vendor is None:
         return None
     return RouteTo(test_vendor, TEST_VENDOR_MODEL, None, priority=0, weight=1)
-
-
-def _prices() -> dict[str, dict[str, tuple[DatedPrice, ...]]]:
-    dated: dict[str, dict[str, list[DatedPrice]]] = {}
-    for price in Price.objects.all():
-        version = version_of(price) if price.is_complete else None
-        entry = DatedPrice(price.effective_from.timestamp(), version)
-        dated.setdefault(price.model, {}).setdefault(price.currency, []).append(entry)
-    newest_first = attrgetter("effective_from_s")
-    return {
-        model: {
-            currency: tuple(sorted(entries, key=newest_first, reverse=True))
-            for currency, entries in by_currency.items()
-        }
-        for model, by_currency in dated.items()
-    }

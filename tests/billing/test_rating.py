@@ -17,6 +17,7 @@ from billing.rating import (
     cost_nanos,
     hold_nanos,
     rate,
+    under,
     version_of,
 )
 from billing.usage import Usage
@@ -144,3 +145,28 @@ def test_a_cheaper_tier_does_not_lower_the_hold_of_a_prompt_that_may_be_shorter(
 def test_a_thousand_tiny_charges_add_up_to_what_they_are() -> None:
     version = a_version(input_nanos=20_000_000, output_nanos=0)
     assert sum(cost_nanos(Usage(input_tokens=3), version) for _ in range(1_000)) == 60_000
+
+
+@given(versions, st.integers(0, 30_000))
+def test_a_factor_makes_every_unit_price_anew_and_rounds_each_once(
+    version: PriceVersion, factor_bps: int
+) -> None:
+    def expected(unit_nanos: int) -> int:
+        return (Fraction(unit_nanos * factor_bps, 10_000) + Fraction(1, 2)).__floor__()
+
+    made = under(version, 7, factor_bps)
+    assert made.per_request_nanos == expected(version.per_request_nanos)
+    assert [tier.above_prompt_tokens for tier in made.tiers] == [
+        tier.above_prompt_tokens for tier in version.tiers
+    ]
+    pairs = [
+        (version.rates, made.rates),
+        *zip(
+            (tier.rates for tier in version.tiers), (tier.rates for tier in made.tiers), strict=True
+        ),
+    ]
+    for listed, under_terms in pairs:
+        assert [under_terms.of(name) for name in TOKEN_CLASSES] == [
+            expected(listed.of(name)) for name in TOKEN_CLASSES
+        ]
+    assert made.terms_id == (None if factor_bps == 10_000 else 7)
