@@ -1,8 +1,11 @@
 """Requests a minute and at once, per key: one Redis round trip, none for keys without limits.
 
 The window and the leases are read by Redis' own clock, so hosts need not agree on the time. A
-slot is a lease that its process renews: one that dies gives its slots back by itself. With Redis
-away each process counts for itself, with its share of the limit, so that the sum stays strict.
+slot is a lease that its process renews: one that dies gives its slots back by itself.
+
+Each process also counts for itself what it has let through. That count alone decides, by the
+process's share of the limit, while Redis is away; and because it goes on all the time, neither the
+loss of Redis nor its return with empty hands lets a key start anew.
 """
 
 import logging
@@ -80,10 +83,14 @@ LIMIT_NAMES = {1: "requests per minute", 2: "concurrent requests"}
 
 @dataclass(slots=True)
 class _Local:
-    """One key's counts in this process, used while Redis is away."""
+    """What this process let through for one key: starts of the last minute, and what still runs."""
 
     starts_s: deque[float] = field(default_factory=deque)
     slots: set[str] = field(default_factory=set)
+
+    def forget_before(self, moment_s: float) -> None:
+        while self.starts_s and self.starts_s[0] <= moment_s:
+            self.starts_s.popleft()
 
 
 class Limiter:
@@ -106,12 +113,22 @@ class Limiter:
     async def take(self, principal: Principal, request_id: str) -> Grant:
         if principal.requests_per_minute is None and principal.concurrent_requests is None:
             return NO_LIMITS
-        if time.monotonic() >= self._away_until_s:
-            try:
-                return await self._take_shared(principal, request_id)
-            except (redis.RedisError, OSError) as error:
-                self._redis_failed(error)
-        return self._take_local(principal, request_id)
+        is_shared = time.monotonic() >= self._away_until_s
+        grant = self._take_local(principal, request_id, 1 if is_shared else self._processes)
+        if not is_shared or not grant.is_allowed:
+            return grant
+        try:
+            grant = await self._take_shared(principal, request_id)
+        except (redis.RedisError, OSError) as error:
+            self._redis_failed(error)
+            self._put_back(principal, request_id)
+            return self._take_local(principal, request_id, self._processes)
+        except BaseException:
+            self._put_back(principal, request_id)
+            raise
+        if not grant.is_allowed:
+            self._put_back(principal, request_id)
+        return grant
 
     async def give_back(self, principal: Principal, grant: Grant) -> None:
         if grant.slot is None:
@@ -123,15 +140,16 @@ class Limiter:
         if time.monotonic() < self._away_until_s:
             return  # its lease ends by itself
         try:
-            await self._redis.zrem(_slots_key(principal.key_id), grant.slot)
+            await self._redis.zrem(_slots_name(principal.key_id), grant.slot)
         except (redis.RedisError, OSError) as error:
             self._redis_failed(error)
 
     async def renew(self) -> None:
         """Keep the leases of running requests: called every `RENEW_EVERY_S`."""
+        self._forget_idle()
         for slot, key_id in list(self._leases.items()):
             try:
-                await self._renew(keys=[_slots_key(key_id)], args=[slot, LEASE_MS])
+                await self._renew(keys=[_slots_name(key_id)], args=[slot, LEASE_MS])
             except (redis.RedisError, OSError) as error:
                 self._redis_failed(error)
                 return
@@ -141,7 +159,7 @@ class Limiter:
 
     async def _take_shared(self, principal: Principal, request_id: str) -> Grant:
         allowed, left, reset_ms, exceeded = await self._take(
-            keys=[f"farthing:minute:{principal.key_id}", _slots_key(principal.key_id)],
+            keys=[_minute_name(principal.key_id), _slots_name(principal.key_id)],
             args=[
                 principal.requests_per_minute or 0,
                 principal.concurrent_requests or 0,
@@ -149,29 +167,50 @@ class Limiter:
                 LEASE_MS,
             ],
         )
+        if self.is_redis_away:
+            logger.warning("Redis answers again; limits are shared")
         self.is_redis_away = False
         return self._grant(
             principal, request_id, bool(allowed), int(left), int(float(reset_ms)), int(exceeded)
         )
 
-    def _take_local(self, principal: Principal, request_id: str) -> Grant:
+    def _take_local(self, principal: Principal, request_id: str, processes: int) -> Grant:
+        """Let through what this process alone may: a share of each limit, one request at least."""
         local = self._local.setdefault(principal.key_id, _Local())
         now_s = time.monotonic()
-        while local.starts_s and local.starts_s[0] <= now_s - WINDOW_MS / 1_000:
-            local.starts_s.popleft()
+        local.forget_before(now_s - WINDOW_MS / 1_000)
         per_minute, at_once = principal.requests_per_minute, principal.concurrent_requests
         left, reset_ms = -1, 0
         if per_minute is not None:
-            left = self._share(per_minute) - len(local.starts_s)
+            left = max(1, per_minute // processes) - len(local.starts_s)
             oldest_s = local.starts_s[0] if local.starts_s else now_s
             reset_ms = int((oldest_s - now_s) * 1_000) + WINDOW_MS
             if left <= 0:
                 return self._grant(principal, request_id, False, 0, reset_ms, 1)
-        if at_once is not None and len(local.slots) >= self._share(at_once):
-            return self._grant(principal, request_id, False, left, 1_000, 2)
-        local.starts_s.append(now_s)
-        local.slots.add(request_id)
+            local.starts_s.append(now_s)
+        if at_once is not None:
+            if len(local.slots) >= max(1, at_once // processes):
+                if per_minute is not None:
+                    local.starts_s.pop()
+                return self._grant(principal, request_id, False, left, 1_000, 2)
+            local.slots.add(request_id)
         return self._grant(principal, request_id, True, left - 1, reset_ms, 0)
+
+    def _put_back(self, principal: Principal, request_id: str) -> None:
+        """Uncount what Redis has not let through, or has not answered."""
+        self._leases.pop(request_id, None)
+        local = self._local.get(principal.key_id, _Local())
+        local.slots.discard(request_id)
+        if local.starts_s:
+            local.starts_s.pop()
+
+    def _forget_idle(self) -> None:
+        """Keys that have nothing running and nothing in the window take no memory."""
+        before_s = time.monotonic() - WINDOW_MS / 1_000
+        for key_id, local in list(self._local.items()):
+            local.forget_before(before_s)
+            if not local.starts_s and not local.slots:
+                del self._local[key_id]
 
     def _grant(
         self,
@@ -194,9 +233,6 @@ class Limiter:
             slot=request_id if has_slot else None,
         )
 
-    def _share(self, limit: int) -> int:
-        return max(1, limit // self._processes)
-
     def _redis_failed(self, error: Exception) -> None:
         if not self.is_redis_away:
             logger.warning("Redis does not answer (%s); limits are local", type(error).__name__)
@@ -204,8 +240,13 @@ class Limiter:
         self._away_until_s = time.monotonic() + REDIS_PAUSE_S
 
 
-def _slots_key(key_id: int) -> str:
-    return f"farthing:slots:{key_id}"
+def _minute_name(key_id: int) -> str:
+    return f"farthing:minute:{{{key_id}}}"
+
+
+def _slots_name(key_id: int) -> str:
+    """The braces keep a key's two sets in one slot of a Redis Cluster."""
+    return f"farthing:slots:{{{key_id}}}"
 
 
 def limit_headers(grant: Grant) -> list[tuple[str, str]]:
