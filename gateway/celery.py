@@ -28,6 +28,7 @@ app.conf.update(
     beat_schedule={
         "sweep": {"task": "gateway.sweep", "schedule": 5.0, "options": {"expires": 10}},
         "make-partitions": {"task": "gateway.make_partitions", "schedule": 3600.0},
+        "forget": {"task": "gateway.forget", "schedule": 600.0},
         "audit": {"task": "gateway.audit", "schedule": 24 * 3600.0},
     },
 )

@@ -20,7 +20,9 @@ from django.core.handlers.asgi import ASGIRequest
 from gateway import errors
 from gateway.errors import ApiError
 from gateway.relay.accepted import Accepted
-from gateway.relay.exchange import Exchange, Receive, Send, encoded
+from gateway.relay.exchange import Exchange, Receive, Send
+from gateway.relay.headers import Headers, encoded
+from gateway.relay.idempotency import Replay
 from gateway.relay.request import MAX_BODY_BYTES
 from gateway.relay.view import ChatCompletionsView
 from gateway.runtime.process import Runtime
@@ -52,6 +54,9 @@ class HotPath:
         if isinstance(relayed.outcome, Accepted):
             exchange = Exchange(self._runtime, relayed.outcome, relayed.headers)
             await exchange.answer(send, receive)
+        elif isinstance(relayed.outcome, Replay):
+            replay = relayed.outcome
+            await _send_whole(send, replay.status, replay.headers, replay.body)
         else:
             await _send_error(send, relayed.outcome, relayed.headers)
 
@@ -75,12 +80,16 @@ async def _read_body(scope: dict[str, Any], receive: Receive) -> bytes:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def _send_error(send: Send, error: ApiError, headers: list[tuple[bytes, bytes]]) -> None:
+async def _send_error(send: Send, error: ApiError, headers: Headers) -> None:
     body = error.body()
     headers = [
         *headers,
         *encoded(error.headers()),
         (b"content-length", str(len(body)).encode()),
     ]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await _send_whole(send, error.status, headers, body)
+
+
+async def _send_whole(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

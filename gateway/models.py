@@ -152,3 +152,28 @@ class Transcript(models.Model):
 
     def __str__(self) -> str:
         return str(self.exchange_id)
+
+
+class IdempotentRequest(models.Model):
+    """A request that was sent with an Idempotency-Key, and the answer that a repeat gets.
+
+    `finished_at` None: it is running. `answer` holds the client's bytes as zstd frames, `headers`
+    what went out with them. Forgotten after a day.
+    """
+
+    pk = models.CompositePrimaryKey("tenant_id", "key")
+    tenant_id = models.BigIntegerField()
+    key = models.TextField()
+    body_sha256 = models.BinaryField()
+    exchange_id = models.UUIDField()
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    status_code = models.SmallIntegerField(null=True)
+    headers = models.JSONField(null=True)
+    answer = models.BinaryField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["created_at"], name="idempotent_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.key}"

@@ -5,7 +5,7 @@ from uuid import UUID
 from celery import shared_task
 
 from billing.audit import audit_and_keep
-from gateway.exchanges import estimating, partitions
+from gateway.exchanges import estimating, forgetting, partitions
 
 
 @shared_task(name="gateway.estimate_exchange")
@@ -22,6 +22,11 @@ def sweep() -> None:
 @shared_task(name="gateway.make_partitions")
 def make_partitions() -> None:
     partitions.make()
+
+
+@shared_task(name="gateway.forget")
+def forget() -> None:
+    forgetting.forget_idempotent_answers()
 
 
 @shared_task(name="gateway.audit")

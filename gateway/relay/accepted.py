@@ -5,12 +5,12 @@ from datetime import datetime
 from uuid import UUID
 
 from billing.rating import PriceVersion
+from gateway.relay.headers import Headers
+from gateway.relay.idempotency import Claim
 from gateway.relay.request import ClientRequest
 from gateway.runtime.limits import Grant
 from gateway.runtime.snapshot import PublicModel, RouteTo
 from keys.principals import Principal
-
-Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,4 @@ class Accepted:
     hold_nanos: int
     output_bound: int
     grant: Grant
+    claim: Claim | None = None

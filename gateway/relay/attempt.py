@@ -6,14 +6,13 @@ from gateway.exchanges.masking import mask_text
 from gateway.relay.answer import AnswerRelay
 from gateway.relay.capture import Capture
 from gateway.relay.failures import Fault
+from gateway.relay.headers import Headers
 from gateway.runtime.snapshot import RouteTo
 
 PATH = "/chat/completions"
 KEPT_HEADERS = (b"content-type", b"content-encoding")
 MILLISECONDS = 1_000
 MESSAGE_CHARS = 500
-
-Headers = list[tuple[bytes, bytes]]
 
 
 class Attempt:

@@ -13,10 +13,13 @@ from typing import Any
 
 from gateway import errors
 from gateway.errors import ApiError
-from gateway.relay.accepted import Accepted, Headers
+from gateway.relay.accepted import Accepted
 from gateway.relay.answer import AnswerRelay
 from gateway.relay.attempt import PATH, Attempt
+from gateway.relay.capture import Capture
 from gateway.relay.failures import Fault
+from gateway.relay.headers import JSON_HEADERS, STREAM_HEADERS, Headers, encoded
+from gateway.relay.idempotency import ANSWER_BYTES_MAX, may_be_repeated
 from gateway.relay.request import vendor_body
 from gateway.relay.settling import Settling
 from gateway.runtime.process import Runtime
@@ -62,6 +65,7 @@ class Exchange:
         self._response: UpstreamResponse | None = None
         self._send: Send
         self._is_head_sent = False
+        self._status = 0
         self._is_client_gone = False
         self._is_stalled = False
         self._is_waiting_for_head = False
@@ -70,6 +74,7 @@ class Exchange:
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint_at_s = 0.0
         self._drain_until_s: float | None = None
+        self._kept = Capture(ANSWER_BYTES_MAX) if accepted.claim is not None else None
 
     async def answer(self, send: Send, receive: Receive) -> None:
         """Forward, answer, settle, record. Raises nothing but the server's own cancellation."""
@@ -91,10 +96,6 @@ class Exchange:
             if self._response is not None:
                 self._response.abort()
             self._settling.leave()
-
-    @property
-    def _is_streaming(self) -> bool:
-        return self._accepted.request.stream and not self._is_client_gone
 
     async def _forward(self) -> None:
         """Try the routes in turn until one has answered, or none is left."""
@@ -172,7 +173,7 @@ class Exchange:
             out = relay.receive(data)
             if relay.ended:
                 return out
-            if out and not self._is_client_gone:
+            if out:
                 await self._write(out)
             if now_s >= self._checkpoint_at_s:
                 self._checkpoint(now_s)
@@ -181,7 +182,7 @@ class Exchange:
 
     async def _end(self, attempt: Attempt, last: bytes) -> None:
         """Settle, then close the answer: what a client has read to the end is settled."""
-        if last and attempt.relay.complete and self._is_streaming:
+        if last and attempt.relay.complete and self._accepted.request.stream:
             await self._write(last)
             last = b""
         failure = attempt.relay.failure
@@ -193,10 +194,11 @@ class Exchange:
             is_client_gone=self._is_client_gone,
         )
         await self._settling.settle()
-        if not self._is_client_gone:
+        if attempt.relay.ended or not self._is_client_gone:
             closing = attempt.relay.closing(self._settling.usage_with_cost())
             await self._write_last(last + closing, error)
         self._settling.record(self._headers)
+        await self._keep_for_repeats(error)
 
     async def _write_last(self, last: bytes, error: ApiError | None) -> None:
         if error is not None and not self._is_head_sent:
@@ -225,6 +227,10 @@ class Exchange:
         await self._send_body(data, more=True)
 
     async def _send_body(self, data: bytes, *, more: bool) -> None:
+        if self._kept is not None:
+            self._kept.add(data)
+        if self._is_client_gone:
+            return
         self._settling.sent_bytes += len(data)
         self._sending_since_s = self._loop.time()
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
@@ -239,6 +245,9 @@ class Exchange:
             if status == 200:  # noqa: PLR2004  # an error brings its own
                 headers.extend(JSON_HEADERS)
         self._settling.sent_headers = headers
+        self._status = status
+        if self._is_client_gone:
+            return
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _watch_client(self, receive: Receive) -> None:
@@ -249,13 +258,27 @@ class Exchange:
     def _client_left(self) -> None:
         self._is_client_gone = True
         attempt = self._attempt
-        if attempt is not None and attempt.route.vendor.drains_when_client_is_gone:
+        if attempt is not None and self._drains(attempt):
             self._drain_until_s = self._loop.time() + DRAIN_S
         elif self._response is not None:
             self._response.abort()
         elif self._is_waiting_for_head and self._task is not None:
             self._is_stalled = True
             self._task.cancel()
+
+    def _drains(self, attempt: Attempt) -> bool:
+        """By the vendor's policy, and always where a repeat may come for the whole answer."""
+        return attempt.route.vendor.drains_when_client_is_gone or self._kept is not None
+
+    async def _keep_for_repeats(self, error: ApiError | None) -> None:
+        claim, kept = self._accepted.claim, self._kept
+        if claim is None or kept is None:
+            return
+        idempotency = self._runtime.idempotency
+        if (error is not None and may_be_repeated(error)) or not self._status:
+            await idempotency.release(claim)
+        else:
+            await idempotency.keep(claim, self._status, self._settling.sent_headers, kept)
 
     def _beat(self) -> None:
         """Every `HEARTBEAT_S` of a stream: keep the line alive, or see that the client is stuck."""
@@ -317,21 +340,6 @@ class Exchange:
         self._settling.set_end(status_code=499, error_code="client_gone", is_client_gone=True)
         await self._settling.settle()
         self._settling.record(self._headers)
-
-
-JSON_HEADERS: Headers = [
-    (b"content-type", b"application/json"),
-    (b"cache-control", b"no-store"),
-]
-STREAM_HEADERS: Headers = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache, no-store, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
-
-
-def encoded(headers: list[tuple[str, str]]) -> Headers:
-    return [(name.encode(), value.encode()) for name, value in headers]
 
 
 async def _read_out(response: UpstreamResponse) -> None:

@@ -20,9 +20,10 @@ from billing.rating import cost_nanos
 from billing.usage import Usage, UsageReading, read_usage
 from billing.writer import GroupCommit, Item
 from gateway.exchanges.masking import storable
-from gateway.relay.accepted import Accepted, Headers
+from gateway.relay.accepted import Accepted
 from gateway.relay.attempt import Attempt
 from gateway.relay.capture import Capture
+from gateway.relay.headers import Headers
 from gateway.relay.transcript import Sent, spoken
 from gateway.runtime.process import Runtime
 from gateway.tasks import estimate_exchange

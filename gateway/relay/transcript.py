@@ -10,9 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from gateway.exchanges.record import AnswerLeg, ClientLeg, Legs, Row, VendorLeg, transcript_row
-from gateway.relay.accepted import Accepted, Headers
+from gateway.relay.accepted import Accepted
 from gateway.relay.attempt import PATH, Attempt
 from gateway.relay.capture import Capture, unpack
+from gateway.relay.headers import Headers
 
 METHOD = "POST"
 MILLISECONDS = 1_000

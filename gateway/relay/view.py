@@ -29,8 +29,10 @@ from gateway.addresses import client_address
 from gateway.api.authentication import KeyAuthentication, bearer_text
 from gateway.api.renderers import AlwaysJson, OrjsonRenderer
 from gateway.errors import ApiError
-from gateway.relay.accepted import Accepted, Arrival, Headers
-from gateway.relay.exchange import encoded
+from gateway.relay.accepted import Accepted, Arrival
+from gateway.relay.headers import Headers, encoded
+from gateway.relay.idempotency import HEADER as IDEMPOTENCY_KEY
+from gateway.relay.idempotency import Claim, Replay
 from gateway.relay.request import ClientRequest, read_request
 from gateway.relay.routing import in_order
 from gateway.runtime.limits import NO_LIMITS, Grant, limit_headers
@@ -70,7 +72,7 @@ class ChatCompletionsView(APIView):
 class Relayed:
     """The view's answer: headers that every answer carries, and what follows."""
 
-    def __init__(self, headers: Headers, outcome: Accepted | ApiError) -> None:
+    def __init__(self, headers: Headers, outcome: Accepted | ApiError | Replay) -> None:
         self.headers = headers
         self.outcome = outcome
 
@@ -85,6 +87,7 @@ class _Admission:
         self._request: ClientRequest | None = None
         self._grant: Grant = NO_LIMITS
         self._hold_nanos: int | None = None
+        self._claimed: Claim | None = None
 
     @property
     def request_id(self) -> str:
@@ -93,6 +96,16 @@ class _Admission:
     async def admit(self, body: bytes) -> Relayed:
         principal = await self._authenticate()
         request = self._read(body)
+        replay = await self._claim(principal, request)
+        if replay is not None:
+            return Relayed([], replay)
+        try:
+            return await self._admit(principal, request)
+        except BaseException:
+            await self._give_back()
+            raise
+
+    async def _admit(self, principal: Principal, request: ClientRequest) -> Relayed:
         model, routes, price = self._resolve(principal, request)
         self._grant = await self._runtime.limiter.take(principal, self.request_id)
         if not self._grant.is_allowed:
@@ -102,6 +115,24 @@ class _Admission:
         except BaseException:
             await self._runtime.limiter.give_back(principal, self._grant)
             raise
+
+    async def _claim(self, principal: Principal, request: ClientRequest) -> Replay | None:
+        """Claim the request's Idempotency-Key, if it has one; answer what a repeat gets."""
+        key = dict(self._arrival.headers).get(IDEMPOTENCY_KEY)
+        if key is None:
+            return None
+        claimed = await self._runtime.idempotency.claim(
+            principal.tenant_id, key.decode("latin-1"), request.payload, self._arrival.exchange_id
+        )
+        if isinstance(claimed, Replay):
+            return claimed
+        self._claimed = claimed
+        return None
+
+    async def _give_back(self) -> None:
+        """What was refused here has cost nothing: its key may be used by a real retry."""
+        if self._claimed is not None:
+            await self._runtime.idempotency.release(self._claimed)
 
     def refused(self, error: ApiError) -> Relayed:
         if self._principal is not None:
@@ -202,6 +233,7 @@ class _Admission:
             hold_nanos=nanos,
             output_bound=output_bound,
             grant=self._grant,
+            claim=self._claimed,
         )
         return Relayed(self._headers(), accepted)
 

@@ -23,6 +23,7 @@ from billing.writer import (
     SETTLE_PAUSES_S,
     GroupCommit,
 )
+from gateway.relay.idempotency import Idempotency
 from gateway.runtime.background import Background
 from gateway.runtime.key_uses import WRITE_EVERY_S, KeyUses
 from gateway.runtime.limits import RENEW_EVERY_S, Limiter
@@ -101,6 +102,7 @@ class Runtime:
         )
         self.principals = PrincipalCache(self.pool, lambda: self.listener.is_listening)
         self.key_uses = KeyUses(self.pool)
+        self.idempotency = Idempotency(self.pool)
         self.limiter = Limiter(settings.REDIS_URL, settings.GATEWAY_WORKERS)
         self._upstreams: dict[VendorAccess, Upstream] = {}
         self._stale = asyncio.Event()

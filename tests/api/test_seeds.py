@@ -92,8 +92,8 @@ def test_missing_usage(recorded) -> None:
     assert text_of(events(answer)) == ANSWER
 
 
-def test_zero_usage_in_one_body_labelled_as_a_stream(recorded, caller, stack) -> None:
-    alice, answer, exchange, legs = recorded("farthing-free-json-zero")
+def test_zero_usage_in_one_body_labelled_as_a_stream(recorded) -> None:
+    _, answer, exchange, legs = recorded("farthing-free-json-zero")
 
     assert exchange.message == STATUS
     assert legs.summary == {
