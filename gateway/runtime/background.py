@@ -7,6 +7,8 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
+CANCEL_S = 1.0  # how long a cancelled task may take to clean up
+
 
 class Background:
     """Keeps a reference to each task, logs what it raises, and waits for all at shutdown."""
@@ -21,15 +23,18 @@ class Background:
         return task
 
     async def finish(self, within_s: float) -> None:
-        """Wait for what runs, and for what that starts; then cancel what is left."""
+        """Wait for what runs, and for what that starts; then cancel what is left, to its end."""
         deadline_s = asyncio.get_running_loop().time() + within_s
         while self._tasks:
             left_s = deadline_s - asyncio.get_running_loop().time()
             if left_s <= 0:
                 break
             await asyncio.wait(self._tasks, timeout=left_s)
-        for task in self._tasks:
+        left = set(self._tasks)
+        for task in left:
             task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=CANCEL_S)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

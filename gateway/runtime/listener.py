@@ -5,7 +5,6 @@ While the connection is away nothing that it guards may be trusted: `is_listenin
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,16 +38,17 @@ class Listener:
 
     async def run(self) -> None:
         while True:
-            with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
+            try:
                 await self._listen()
-            if self.is_listening:
-                logger.warning("The connection that tells of changes is lost; caches are off")
-            self.is_listening = False
-            self._lost()
+            except (psycopg.Error, OSError, TimeoutError) as error:
+                logger.warning("No word of changes from PostgreSQL: %s", type(error).__name__)
+            except Exception:
+                logger.exception("A word from PostgreSQL was not understood; listening anew")
             await asyncio.sleep(RECONNECT_PAUSE_S)
 
     async def _listen(self) -> None:
-        async with await self._connect() as connection:
+        connection = await self._connect()
+        try:
             for channel in self._handlers:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             self.is_listening = True
@@ -56,4 +56,26 @@ class Listener:
             while True:
                 async for notify in connection.notifies(timeout=PROBE_EVERY_S):
                     self._handlers[notify.channel](notify.payload)
-                await asyncio.wait_for(connection.execute("SELECT 1"), PROBE_TIMEOUT_S)
+                await self._probe(connection)
+        finally:
+            self._lose()
+            await connection.close()
+
+    async def _probe(self, connection: Any) -> None:
+        probe = asyncio.get_running_loop().create_task(connection.execute("SELECT 1"))
+        try:
+            done, _ = await asyncio.wait({probe}, timeout=PROBE_TIMEOUT_S)
+            if not done:
+                self._lose()  # at once: to give a query up takes psycopg seconds
+                probe.cancel()
+                await asyncio.wait({probe})
+                raise TimeoutError
+            await probe
+        finally:
+            probe.cancel()
+
+    def _lose(self) -> None:
+        if self.is_listening:
+            logger.warning("The connection that tells of changes is lost; caches are off")
+        self.is_listening = False
+        self._lost()

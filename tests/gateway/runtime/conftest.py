@@ -1,7 +1,9 @@
 """Principals by hand, and PostgreSQL as the gateway reaches it, through a proxy to be cut."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
@@ -26,6 +28,19 @@ PLAIN = Principal(
     currency="USD",
     transcript_policy="content",
 )
+
+
+async def aside(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Run what uses Django's ORM beside the event loop, and close what it opened."""
+    from django.db import connections
+
+    def run() -> Any:
+        try:
+            return work(*arguments, **named)
+        finally:
+            connections.close_all()
+
+    return await asyncio.to_thread(run)
 
 
 @pytest.fixture
