@@ -19,6 +19,10 @@ def total_of(page: str) -> str:
     return amounts_of(page.partition("<tfoot>")[2])[0]
 
 
+def made_key(acme) -> ApiKey:
+    return ApiKey.objects.get(tenant=acme.tenant, name="warehouse-eu")
+
+
 # --- the list -----------------------------------------------------------------------------------
 
 
@@ -174,7 +178,7 @@ def test_the_secret_is_in_one_answer_and_never_again(acme):
     response = browser.post("/keys/new", FORM)
     (secret,) = set(SECRET.findall(page_of(response)))
     assert response["cache-control"].count("no-store") == 1
-    assert public_id_of(secret) == ApiKey.objects.get(name="warehouse-eu").public_id
+    assert public_id_of(secret) == made_key(acme).public_id
     for address in ("/keys", f"/keys/{public_id_of(secret)}", "/keys/new", "/messages"):
         assert secret not in page_of(browser.get(address))
     assert secret not in str(dict(browser.session))
@@ -220,7 +224,7 @@ def test_a_key_may_what_its_form_said(acme, world):
             "expires_on": "2027-06-01",
         },
     )
-    key = ApiKey.objects.get(name="warehouse-eu")
+    key = made_key(acme)
     assert key.allowed_models == ["deepseek-v4"]
     assert key.allowed_ips == ["198.51.100.0/24", "2001:db8::/32"]
     assert (key.requests_per_minute, key.concurrent_requests) == (120, 4)
@@ -240,7 +244,7 @@ def test_in_test_mode_a_test_key_is_made(acme):
     browser.post("/mode", {"mode": "test"})
     page = page_of(browser.post("/keys/new", FORM))
     assert SECRET.search(page)[0].startswith("sk_test_")
-    assert ApiKey.objects.get(name="warehouse-eu").kind == "test"
+    assert made_key(acme).kind == "test"
 
 
 @pytest.mark.parametrize(
@@ -270,7 +274,7 @@ def test_sending_a_form_twice_makes_one_key_and_shows_no_secret_again(acme):
     browser = confirmed(acme.alice)
     browser.post("/keys/new", FORM)
     again = browser.post("/keys/new", FORM)
-    key = ApiKey.objects.get(name="warehouse-eu")
+    key = made_key(acme)
     assert again["location"] == f"/keys/{key.public_id}"
     page = browser.get(again["location"])
     assert "This key was made before. Its secret was shown then, once." in text_of(page)
