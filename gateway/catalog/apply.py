@@ -21,6 +21,7 @@ from gateway.catalog.entries import (
     VendorEntry,
 )
 from gateway.catalog.file import parse
+from gateway.catalog.plans import add_plans
 from gateway.catalog.prices import add_versions
 from gateway.models import Model, Route, Vendor
 from gateway.qualification.gate import admission
@@ -82,7 +83,8 @@ def _reconcile(catalog: Catalog, now: datetime) -> Diff:
     vendors, mistakes = _vendors(catalog.vendors, diff)
     models = _models(catalog.models, diff)
     _routes(catalog.models, models, vendors, diff)
-    mistakes += add_versions(catalog.models, now, diff)
+    plans, plan_mistakes = add_plans(catalog.plans, now, diff)
+    mistakes += plan_mistakes + add_versions(catalog.models, plans, now, diff)
     if mistakes:
         raise CatalogMistakes(mistakes)
     return diff

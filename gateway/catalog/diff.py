@@ -12,6 +12,7 @@ ADDED: Final = "+"
 CHANGED: Final = "~"
 REMOVED: Final = "-"
 MS_PER_SECOND: Final = 1000
+BASIS_POINTS_PER_PERCENT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ def price_text(nanos: int | None) -> str:
 def seconds_text(ms: int) -> str:
     """As in the file: 2_500 → `2.5`."""
     return f"{(Decimal(ms) / MS_PER_SECOND).normalize():f}"
+
+
+def percent_text(basis_points: int) -> str:
+    """As in the file: 1_025 → `10.25`."""
+    return f"{(Decimal(basis_points) / BASIS_POINTS_PER_PERCENT).normalize():f}"
 
 
 def moment_text(moment: datetime) -> str:

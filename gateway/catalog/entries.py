@@ -77,10 +77,12 @@ class TierEntry:
 class PriceEntry:
     """Nanos per million tokens, `per_request_nanos` per request; None falls back (see Price).
 
-    `effective_from` None is "from now on, if it is not so already". `tiers` ascend.
+    `effective_from` None is "from now on, if it is not so already". `tiers` ascend. `plan` "" is
+    the list price.
     """
 
     line: int
+    plan: str
     currency: str
     effective_from: datetime | None
     input_nanos: int | None
@@ -107,7 +109,31 @@ class ModelEntry:
     prices: tuple[PriceEntry, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermsEntry:
+    """`spend_limits` are triples of period, nanos and action, by period; see PlanTerms."""
+
+    line: int
+    currency: str
+    effective_from: datetime | None
+    monthly_fee_nanos: int
+    included_credit_nanos: int
+    price_factor_bps: int
+    allowed_models: tuple[str, ...] | None
+    requests_per_minute: int | None
+    concurrent_requests: int | None
+    spend_limits: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEntry:
+    line: int
+    name: str
+    terms: tuple[TermsEntry, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     vendors: tuple[VendorEntry, ...]
     models: tuple[ModelEntry, ...]
+    plans: tuple[PlanEntry, ...] = ()

@@ -7,11 +7,15 @@ from typing import Any, Final
 import yaml
 from django.utils import timezone
 
+from billing.models import Plan
+from billing.money import BASIS_POINTS
 from gateway.catalog.apply import ROUTE_FIELDS
-from gateway.catalog.diff import moment_text, price_text, seconds_text
+from gateway.catalog.diff import moment_text, percent_text, price_text, seconds_text
 from gateway.catalog.entries import KEPT_CREDENTIAL
 from gateway.catalog.nodes import without_environment
-from gateway.catalog.prices import Version, in_force, stored_versions
+from gateway.catalog.plans import TermsFigures, stored_terms
+from gateway.catalog.prices import Kind, PriceFigures, stored_versions
+from gateway.catalog.versions import Version, current_and_planned
 from gateway.models import KEYLESS, Model, Route, Vendor
 
 HEADING: Final = "# Farthing's catalog; see docs/catalog.md.\n"
@@ -59,9 +63,12 @@ _Dumper.add_representer(_Moment, _moment)
 def export(*, with_credentials: bool = False) -> str:
     """YAML of what is active; prices in force and planned. Credentials are masked unless asked."""
     vendors = Vendor.objects.filter(is_active=True).order_by("name")
+    now = timezone.now()
+    plans = _plans(now)
     content = {
         "vendors": [_vendor(vendor, with_credentials) for vendor in vendors],
-        "models": _models(timezone.now()),
+        **({"plans": plans} if plans else {}),
+        "models": _models(now),
     }
     heading = HEADING if with_credentials else HEADING + MASKED_HEADING
     return heading + yaml.dump(
@@ -104,9 +111,9 @@ def _models(now: datetime) -> list[dict[str, Any]]:
             "default_output_tokens": model.default_output_tokens,
             "routes": by_model.get(model.pk, []),
             "prices": [
-                _price(currency, version)
-                for currency, versions in sorted(prices[model.name].items())
-                for version in _current_and_planned(versions, now)
+                _price(kind, version)
+                for kind, versions in sorted(prices[model.name].items())
+                for version in current_and_planned(versions, now)
             ],
         }
         for model in models
@@ -119,16 +126,14 @@ def _route(route: Route) -> dict[str, Any]:
     return {"vendor": route.vendor.name, "vendor_model": route.vendor_model, **kept}
 
 
-def _current_and_planned(versions: Iterable[Version], now: datetime) -> list[Version]:
-    versions = list(versions)
-    current = in_force(versions, now)
-    planned = [version for version in versions if version.effective_from > now]
-    return planned if current is None else [current, *planned]
-
-
-def _price(currency: str, version: Version) -> dict[str, Any]:
-    start = _Moment(moment_text(version.effective_from))
-    content = {"currency": currency, "effective_from": start, **_numbers(version.figures.given())}
+def _price(kind: Kind, version: Version[PriceFigures]) -> dict[str, Any]:
+    plan, currency = kind
+    content = {
+        **({"plan": plan} if plan else {}),
+        "currency": currency,
+        "effective_from": _Moment(moment_text(version.effective_from)),
+        **_numbers(version.figures.given()),
+    }
     tiers = [
         {"above_prompt_tokens": above, **_numbers(given.items())}
         for above, given in version.figures.given_of_tiers()
@@ -138,3 +143,44 @@ def _price(currency: str, version: Version) -> dict[str, Any]:
 
 def _numbers(given: Iterable[tuple[str, int]]) -> dict[str, _Number]:
     return {name: _Number(price_text(nanos)) for name, nanos in given}
+
+
+def _plans(now: datetime) -> list[dict[str, Any]]:
+    stored = stored_terms()
+    return [
+        {
+            "name": name,
+            "terms": [
+                _terms(currency, version)
+                for currency, versions in sorted(stored[name].items())
+                for version in current_and_planned(versions, now)
+            ],
+        }
+        for name in Plan.objects.order_by("name").values_list("name", flat=True)
+    ]
+
+
+def _terms(currency: str, version: Version[TermsFigures]) -> dict[str, Any]:
+    figures = version.figures
+    discount = BASIS_POINTS - figures.price_factor_bps
+    content = {
+        "monthly_fee": _number_or_none(figures.monthly_fee_nanos),
+        "included_credit": _number_or_none(figures.included_credit_nanos),
+        "discount_percent": _Number(percent_text(discount)) if discount > 0 else None,
+        "markup_percent": _Number(percent_text(-discount)) if discount < 0 else None,
+        "allowed_models": None if figures.allowed_models is None else list(figures.allowed_models),
+        "requests_per_minute": figures.requests_per_minute,
+        "concurrent_requests": figures.concurrent_requests,
+        "spend_limits": [
+            {"period": period, "amount": _Number(price_text(nanos)), "action": action}
+            for period, nanos, action in figures.spend_limits
+        ]
+        or None,
+    }
+    kept = {name: value for name, value in content.items() if value is not None}
+    start = _Moment(moment_text(version.effective_from))
+    return {"currency": currency, "effective_from": start, **kept}
+
+
+def _number_or_none(nanos: int) -> _Number | None:
+    return _Number(price_text(nanos)) if nanos else None

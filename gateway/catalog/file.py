@@ -6,14 +6,17 @@ from typing import Any, Final
 
 import yaml
 
+from billing.money import BASIS_POINTS
 from gateway.catalog import nodes
 from gateway.catalog.entries import (
     Catalog,
     CatalogMistakes,
     Mistake,
     ModelEntry,
+    PlanEntry,
     PriceEntry,
     RouteEntry,
+    TermsEntry,
     TierEntry,
     VendorEntry,
 )
@@ -35,7 +38,11 @@ def parse(content: bytes, environment: Mapping[str, str] = os.environ) -> Catalo
         _check_route_vendors(models, {record.values.get("name") for record in vendors}, reading)
     if reading.mistakes:
         raise CatalogMistakes(reading.mistakes)
-    return Catalog(tuple(map(_vendor_entry, vendors)), tuple(map(_model_entry, models)))
+    return Catalog(
+        vendors=tuple(map(_vendor_entry, vendors)),
+        models=tuple(map(_model_entry, models)),
+        plans=tuple(map(_plan_entry, whole.values["plans"])),
+    )
 
 
 def _compose(content: bytes) -> yaml.Node:
@@ -111,3 +118,24 @@ def _in_nanos(record: Record) -> dict[str, Any]:
         for name, value in record.values.items()
     }
     return {"line": record.line, **values}
+
+
+def _plan_entry(record: Record) -> PlanEntry:
+    terms = tuple(_terms_entry(terms) for terms in record.values["terms"])
+    return PlanEntry(line=record.line, name=record.values["name"], terms=terms)
+
+
+def _terms_entry(record: Record) -> TermsEntry:
+    values = dict(record.values)
+    factor = BASIS_POINTS - values.pop("discount_percent") + values.pop("markup_percent")
+    limits = [limit.values for limit in values.pop("spend_limits")]
+    return TermsEntry(
+        line=record.line,
+        monthly_fee_nanos=values.pop("monthly_fee"),
+        included_credit_nanos=values.pop("included_credit"),
+        price_factor_bps=factor,
+        spend_limits=tuple(
+            sorted((limit["period"], limit["amount"], limit["action"]) for limit in limits)
+        ),
+        **values,
+    )

@@ -18,6 +18,9 @@ from gateway.catalog.entries import Mistake
 PRICE_UNITS_MAX: Final = 1_000_000_000  # of any currency, a million tokens; fits 64 bits in nanos
 SECONDS_MAX: Final = 86_400
 SECONDS_DECIMALS: Final = 3
+PERCENT_MAX: Final = 1_000
+PERCENT_DECIMALS: Final = 2
+BASIS_POINTS_PER_PERCENT: Final = 100
 SHOWN_CHARACTERS: Final = 60
 
 _TAG: Final = "tag:yaml.org,2002:"
@@ -198,6 +201,12 @@ def seconds_ms(node: yaml.Node, _: Reading) -> int:
     if nanos == 0:
         raise Wrong(f"is 0; expected {expected}, above zero.")
     return nanos * 1000 // NANOS_PER_UNIT
+
+
+def percent_bps(node: yaml.Node, _: Reading) -> int:
+    """Per cent as a decimal of at most two decimals, in basis points."""
+    nanos = _decimal_nanos(node, "a plain decimal such as 12.5", PERCENT_DECIMALS, PERCENT_MAX)
+    return nanos * BASIS_POINTS_PER_PERCENT // NANOS_PER_UNIT
 
 
 def moment(node: yaml.Node, _: Reading) -> datetime:

@@ -13,6 +13,7 @@ import yaml
 from django.db.models import Field
 
 from billing.estimation.registry import FAMILIES
+from billing.money import BASIS_POINTS
 from billing.rating import TOKEN_CLASSES
 from gateway.catalog import nodes
 from gateway.catalog.nodes import Key, Reading, Record, Wrong
@@ -68,6 +69,7 @@ def _credential(node: yaml.Node, reading: Reading) -> str:
 
 
 _VENDOR_NAME = nodes.text(64, r"[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, '.', '_' and '-'")
+_PLAN_NAME = _VENDOR_NAME
 _MODEL_NAME = nodes.text(256, r"[!-~]+", "a name of visible ASCII characters without spaces")
 _FAMILY = nodes.choice(*sorted(FAMILIES))
 _CURRENCY = nodes.text(3, r"[A-Z]{3}", "three capital letters such as USD")
@@ -121,7 +123,7 @@ def _check_once(
 
 
 def _words(key: Iterable[Any]) -> str:
-    return " ".join("from now" if part is None else _word(part) for part in key)
+    return " ".join("from now" if part is None else _word(part) for part in key if part != "")
 
 
 def _word(part: Any) -> str:
@@ -151,11 +153,12 @@ def _prices(node: yaml.Node, reading: Reading) -> list[Record]:
         nodes.record(item, PRICE_KEYS, "a price", reading)
         for item in nodes.each(node, "prices", reading)
     ]
-    _check_once(records, ("currency", "effective_from"), "price", reading)
+    _check_once(records, ("plan", "currency", "effective_from"), "price", reading)
     return records
 
 
 PRICE_KEYS: Final = {
+    "plan": Key(_PLAN_NAME, ""),
     "currency": Key(_CURRENCY, "USD"),
     "effective_from": Key(nodes.moment, None),
     **_RATE_KEYS,
@@ -209,4 +212,68 @@ def _models(node: yaml.Node, reading: Reading) -> list[Record]:
     return records
 
 
-FILE_KEYS: Final = {"vendors": Key(_vendors), "models": Key(_models)}
+# --- plans ------------------------------------------------------------------------------------
+
+SPEND_LIMIT_KEYS: Final = {
+    "period": Key(nodes.choice("day", "week", "month", "total")),
+    "amount": Key(nodes.price_nanos),
+    "action": Key(nodes.choice("hard", "warn"), "hard"),
+}
+
+
+def _spend_limits(node: yaml.Node, reading: Reading) -> list[Record]:
+    records = [
+        nodes.record(item, SPEND_LIMIT_KEYS, "a spend limit", reading)
+        for item in nodes.each(node, "spend_limits", reading)
+    ]
+    _check_once(records, ("period",), "spend limit", reading)
+    return records
+
+
+def _model_names(node: yaml.Node, reading: Reading) -> tuple[str, ...]:
+    names = [_MODEL_NAME(item, reading) for item in nodes.each(node, "allowed_models", reading)]
+    return tuple(sorted(set(names)))
+
+
+TERMS_KEYS: Final = {
+    "currency": Key(_CURRENCY, "USD"),
+    "effective_from": Key(nodes.moment, None),
+    "monthly_fee": Key(nodes.price_nanos, 0),
+    "included_credit": Key(nodes.price_nanos, 0),
+    "discount_percent": Key(nodes.percent_bps, 0),
+    "markup_percent": Key(nodes.percent_bps, 0),
+    "allowed_models": Key(_model_names, None),
+    "requests_per_minute": Key(nodes.whole(1, TOKENS_MAX), None),
+    "concurrent_requests": Key(nodes.whole(1, TOKENS_MAX), None),
+    "spend_limits": Key(_spend_limits, ()),
+}
+
+
+def _terms(node: yaml.Node, reading: Reading) -> list[Record]:
+    records = [
+        nodes.record(item, TERMS_KEYS, "terms", reading)
+        for item in nodes.each(node, "terms", reading)
+    ]
+    _check_once(records, ("currency", "effective_from"), "terms", reading)
+    for record in records:
+        discount = record.values.get("discount_percent", 0)
+        if discount and record.values.get("markup_percent"):
+            reading.complain(record.node, "terms have a discount and a markup; expected one.")
+        if discount > BASIS_POINTS:
+            reading.complain(record.node, "discount_percent is above 100; expected at most 100.")
+    return records
+
+
+PLAN_KEYS: Final = {"name": Key(_PLAN_NAME), "terms": Key(_terms)}
+
+
+def _plans(node: yaml.Node, reading: Reading) -> list[Record]:
+    records = [
+        nodes.record(item, PLAN_KEYS, "a plan", reading)
+        for item in nodes.each(node, "plans", reading)
+    ]
+    _check_once(records, ("name",), "plan", reading)
+    return records
+
+
+FILE_KEYS: Final = {"vendors": Key(_vendors), "models": Key(_models), "plans": Key(_plans, ())}

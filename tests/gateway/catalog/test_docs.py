@@ -22,6 +22,9 @@ def test_guide_names_every_key():
         schema.ROUTE_KEYS,
         schema.PRICE_KEYS,
         schema.TIER_KEYS,
+        schema.PLAN_KEYS,
+        schema.TERMS_KEYS,
+        schema.SPEND_LIMIT_KEYS,
     )
     guide = GUIDE.read_text()
     assert [name for table in tables for name in table if f"`{name}`" not in guide] == []

@@ -82,6 +82,7 @@ def test_smallest_file_takes_every_default():
     assert model.prices == (
         PriceEntry(
             line=11,
+            plan="",
             currency="USD",
             effective_from=None,
             input_nanos=150_000_000,

@@ -140,10 +140,7 @@ def test_currencies_have_histories_of_their_own(clock):
     assert versions() == [("EUR", "2026-04-01", 900_000_000), ("USD", "2026-04-01", 10**9)]
     clock.shift(60)
     (warning,) = apply_prices(price("1"))
-    assert warning == (
-        "! model m has no EUR price in the file: the one in force stays, since a price cannot be "
-        "withdrawn"
-    )
+    assert warning == ("! price of m in EUR is not in the file: the one in force stays")
 
 
 def test_price_in_the_future_alone_is_no_price_yet(clock):
