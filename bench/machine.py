@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -12,22 +13,30 @@ QUIET_SECONDS_MAX = 5.0
 QUIET_TICKS = 1  # a heartbeat is no work
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, its living descendants, and those it has reaped."""
-    family = descendants(pid)
-    return sum(_ticks(member) for member in family) / TICKS_PER_SECOND
+@dataclass(frozen=True, slots=True)
+class Used:
+    """User and system time: the process's own, and with its descendants and those it reaped."""
+
+    own_seconds: float
+    family_seconds: float
 
 
-def cpu_seconds_when_quiet(pid: int) -> float:
-    """The same once the process has done what it put off: transcripts, roll-ups, logs."""
+def used(pid: int) -> Used:
+    ticks = {member: _ticks(member) for member in descendants(pid)}
+    own = sum(ticks[pid][:2])
+    return Used(own / TICKS_PER_SECOND, sum(map(sum, ticks.values())) / TICKS_PER_SECOND)
+
+
+def used_when_quiet(pid: int) -> Used:
+    """The same once process and family have done what they put off: transcripts, roll-ups, logs."""
     deadline = time.monotonic() + QUIET_SECONDS_MAX
-    used = cpu_seconds(pid)
+    now = used(pid)
     while time.monotonic() < deadline:
         time.sleep(QUIET_WINDOW_SECONDS)
-        before, used = used, cpu_seconds(pid)
-        if (used - before) * TICKS_PER_SECOND <= QUIET_TICKS:
+        before, now = now, used(pid)
+        if (now.family_seconds - before.family_seconds) * TICKS_PER_SECOND <= QUIET_TICKS:
             break
-    return used
+    return now
 
 
 def descendants(pid: int) -> list[int]:
@@ -44,9 +53,10 @@ def descendants(pid: int) -> list[int]:
     return family
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process and its descendants, in 10^6 bytes."""
-    return sum(_status_kb(member, "VmRSS") for member in descendants(pid)) * 1024 / 1e6
+def resident_mb(pid: int, *, with_family: bool = False) -> float:
+    """Resident memory in 10^6 bytes."""
+    members = descendants(pid) if with_family else [pid]
+    return sum(_status_kb(member, "VmRSS") for member in members) * 1024 / 1e6
 
 
 def describe() -> dict[str, str]:
@@ -73,8 +83,9 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _ticks(pid: int) -> int:
-    return sum(int(text) for text in _stat(pid)[USER_FIELD : CHILD_SYSTEM_FIELD + 1])
+def _ticks(pid: int) -> list[int]:
+    """User and system, then those of reaped children."""
+    return [int(text) for text in _stat(pid)[USER_FIELD : CHILD_SYSTEM_FIELD + 1]]
 
 
 def _status_kb(pid: int, name: str) -> int:

@@ -9,10 +9,11 @@ from pathlib import Path
 from statistics import median
 
 from bench.load import Load, LoadError, Seen, read, run
-from bench.machine import cpu_seconds_when_quiet, resident_mb
+from bench.machine import resident_mb, used_when_quiet
 from bench.targets import Target
 
 WARM_UP_SECONDS = 0.7
+TICK_SECONDS = 0.01
 STREAMS_OPEN = 1_000
 STREAMS_SECONDS = 20.0
 STREAMS_STAGGER_MS = 1_500
@@ -31,6 +32,15 @@ class Sizes:
     paced_seconds: float
     single_count: int
     sixteen_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU seconds: the process's own, its family's (its own included), PostgreSQL's."""
+
+    own_seconds: float
+    family_seconds: float
+    postgres_seconds: float
 
 
 QUICK = Sizes(3, 1.2, 1.2, 2.0, 200, 1.0)
@@ -74,20 +84,27 @@ class Meter:
             for target in turned:
                 self._guarded(metric, target, baseline)
 
+    def limited_round(self, target: Target, direct: Target) -> None:
+        """What limits cost: the metrics in which one more round trip shows."""
+        self.plain(target)
+        self.single(target, self.single(direct))
+
     def plain(self, target: Target) -> Seen:
-        """Requests per CPU-second of the gateway, 64 at once; what PostgreSQL used beside it."""
-        postgres = cpu_seconds_when_quiet(self._postgres_pid)
-        seen, used = self._metered(target, "plain", Load(64, self.sizes.plain_seconds))
-        postgres = cpu_seconds_when_quiet(self._postgres_pid) - postgres
-        self._take(target, "requests_per_cpu_second", seen.requests / used)
+        """64 at once. `…_all` counts the processes beside the gateway too: Farthing's scribe."""
+        seen, cost = self._cost(target, "plain")
+        self._take(target, "requests_per_cpu_second", seen.requests / cost.own_seconds)
+        self._take(target, "requests_per_cpu_second_all", seen.requests / cost.family_seconds)
         self._take(target, "requests_per_second", seen.requests_per_second)
-        if target.row.startswith("farthing"):
-            self._take(target, "postgres_us_per_request", postgres / seen.requests * 1e6)
+        if target.is_ours:
+            self._take(
+                target, "postgres_us_per_request", cost.postgres_seconds / seen.requests * 1e6
+            )
         return seen
 
     def stream(self, target: Target) -> Seen:
-        seen, used = self._metered(target, "stream", Load(64, self.sizes.stream_seconds))
-        self._take(target, "events_per_cpu_second", seen.events / used)
+        seen, cost = self._cost(target, "stream")
+        self._take(target, "events_per_cpu_second", seen.events / cost.own_seconds)
+        self._take(target, "events_per_cpu_second_all", seen.events / cost.family_seconds)
         return seen
 
     def paced(self, target: Target, direct: Seen | None = None) -> Seen:
@@ -122,17 +139,17 @@ class Meter:
         self._take(spread, "hot_tenant_ratio", one / many)
 
     def growth(self, base: Target, grown: dict[str, Target]) -> None:
-        """A request's cost on larger ground over its cost on small ground, ours and PostgreSQL's."""
+        """A request's cost on larger ground over that on small ground, ours and PostgreSQL's."""
         small = self._cost_us(base)
         for name, target in grown.items():
-            ours_us, postgres_us = self._cost_us(target)
-            self._take(target, "gateway_us_per_request", ours_us)
-            self._take(target, "postgres_us_per_request", postgres_us)
-            self.taken["farthing"][f"growth_{name}"].append(ours_us / small[0])
-            self.taken["farthing"][f"growth_{name}_postgres"].append(postgres_us / small[1])
+            large = self._cost_us(target)
+            for who, before, now in zip(("", "_postgres"), small, large, strict=True):
+                self.taken["farthing"][f"growth_{name}{who}"].append(now / before)
 
     def idle_memory(self, target: Target) -> None:
+        """Before the first request. `…_all` counts the processes beside it too."""
         self._take(target, "resident_mb_idle", resident_mb(_pid(target)))
+        self._take(target, "resident_mb_idle_all", resident_mb(_pid(target), with_family=True))
 
     def stream_memory(self, target: Target) -> None:
         """Resident memory while 1,000 streams are open at once."""
@@ -146,18 +163,32 @@ class Meter:
 
     # --- how -----------------------------------------------------------------------------------
 
-    def _cost_us(self, target: Target) -> tuple[float, float]:
-        postgres = cpu_seconds_when_quiet(self._postgres_pid)
-        seen, used = self._metered(target, "plain", Load(64, self.sizes.plain_seconds))
-        postgres = cpu_seconds_when_quiet(self._postgres_pid) - postgres
-        return used / seen.requests * 1e6, postgres / seen.requests * 1e6
+    def cost_us(self, target: Target, kind: str) -> float:
+        """Microseconds of the gateway process for one request, or for one event of a stream."""
+        seen, cost = self._cost(target, kind)
+        return cost.own_seconds / (seen.requests if kind == "plain" else seen.events) * 1e6
 
-    def _metered(self, target: Target, kind: str, load: Load) -> tuple[Seen, float]:
-        """The run and the CPU seconds it took, what is done after the answers included."""
+    def keep_busy(self, target: Target, kind: str, seconds: float) -> None:
+        self._run(target, kind, Load(64, seconds))
+
+    def _cost_us(self, target: Target) -> tuple[float, float]:
+        seen, cost = self._cost(target, "plain")
+        self._take(target, "gateway_us_per_request", cost.own_seconds / seen.requests * 1e6)
+        self._take(target, "postgres_us_per_request", cost.postgres_seconds / seen.requests * 1e6)
+        return cost.own_seconds / seen.requests, cost.postgres_seconds / seen.requests
+
+    def _cost(self, target: Target, kind: str) -> tuple[Seen, Cost]:
+        """A run at 64 at once and the CPU it took, what is done after the answers included."""
         pid = _pid(target)
-        before = cpu_seconds_when_quiet(pid)
-        seen = self._run(target, kind, load)
-        return seen, max(cpu_seconds_when_quiet(pid) - before, 0.01)
+        seconds = self.sizes.plain_seconds if kind == "plain" else self.sizes.stream_seconds
+        before, postgres_before = used_when_quiet(pid), used_when_quiet(self._postgres_pid)
+        seen = self._run(target, kind, Load(64, seconds))
+        after, postgres_after = used_when_quiet(pid), used_when_quiet(self._postgres_pid)
+        return seen, Cost(
+            own_seconds=max(after.own_seconds - before.own_seconds, TICK_SECONDS),
+            family_seconds=max(after.family_seconds - before.family_seconds, TICK_SECONDS),
+            postgres_seconds=postgres_after.family_seconds - postgres_before.family_seconds,
+        )
 
     def _run(self, target: Target, kind: str, load: Load, *, may_fail: bool = False) -> Seen:
         return run(load, self._program, target.port, target.files[kind], may_fail=may_fail)
@@ -170,7 +201,7 @@ class Meter:
         try:
             metric(target, *more)
         except LoadError as error:
-            if target.row.startswith("farthing"):
+            if target.is_ours:
                 raise
             self.failures[f"{target.title}, {metric.__name__}"] = str(error)
 

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from bench.measure import Meter
 from bench.targets import Target
 
 SAMPLES_PER_SECOND = 200
 INSTALL_SECONDS = 120.0
 TOP_FUNCTIONS = 25
+IDLE_LEAF = "_worker ("  # a thread of a pool that waits; py-spy takes it for a busy one
 OTHER = "event loop and the rest (uvloop, asyncio)"
 
 # (stage, parts of "function (file:line)"), the most particular first.
@@ -88,7 +90,8 @@ class Profiler:
         stacks = []
         for line in self._raw.read_text().splitlines():
             frames, _, count = line.rpartition(" ")
-            stacks.append((frames.split(";"), int(count)))
+            if not frames.rpartition(";")[2].startswith(IDLE_LEAF):
+                stacks.append((frames.split(";"), int(count)))
         return stacks
 
 
@@ -100,6 +103,21 @@ def _install(folder: Path) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         return f"py-spy could not be installed ({type(error).__name__})."
     return ""
+
+
+def report(profiler: Profiler, meter: Meter, target: Target, kind: str, seconds: float) -> str:
+    """Sample a run at 64 at once; the µs are those of the run, so the sampling costs nothing."""
+    unsampled_us = meter.cost_us(target, kind)
+    running = profiler.start(target, seconds)
+    meter.keep_busy(target, kind, seconds)
+    stacks = profiler.finish(running, seconds)
+    if not stacks:
+        return ""
+    unit = "request" if kind == "plain" else "event of a stream"
+    return (
+        f"Where the CPU of one {unit} goes ({unsampled_us:,.1f} µs of the gateway process):\n"
+        f"{table(stacks, unsampled_us)}\nThe functions with most of it:\n{top_functions(stacks)}\n"
+    )
 
 
 def stage_of(frames: Iterable[str]) -> str:

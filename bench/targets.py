@@ -24,6 +24,10 @@ class Target:
     pid: int | None
     files: dict[str, Path] = field(repr=False)
 
+    @property
+    def is_ours(self) -> bool:
+        return self.row.startswith("farthing")
+
 
 def make_target(
     folder: Path,
