@@ -51,6 +51,12 @@ test: environment ## Run the tests (REQUIRE_BROWSER=1 fails where there is no Ch
 	    exit $$code; \
 	fi
 
+.PHONY: test-mlx
+test-mlx: environment ## Test against stock mlx_lm.server, in an environment of its own under var/
+	@mkdir -p var
+	@$(BIN)/python -I gateway/supervisor/install.py var/mlx tests/vendors/requirements-mlx.txt
+	@exec $(BIN)/python -m pytest -m long tests/vendors/test_mlx.py
+
 .PHONY: check
 check: environment ## All checks that need no running server: format, lint, types, layers, migrations
 	@echo 'format' && $(BIN)/ruff format --check --quiet .

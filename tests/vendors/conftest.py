@@ -82,11 +82,14 @@ class Silencer:
     def without_usage(self, body: bytes, content_type: str, seed: int | None) -> bytes:
         if not content_type.startswith("text/event-stream"):
             return self._stripped(body, seed)
-        events = (event.removeprefix(b"data: ") for event in body.split(b"\n\n") if event)
-        return b"".join(
-            b"data: %b\n\n" % (data if data == b"[DONE]" else self._stripped(data, seed))
-            for data in events
-        )
+        events = (self._event(event, seed) for event in body.split(b"\n\n") if event)
+        return b"".join(b"%b\n\n" % event for event in events)
+
+    def _event(self, event: bytes, seed: int | None) -> bytes:
+        """Comments and the end pass as they are."""
+        if not event.startswith(b"data: {"):
+            return event
+        return b"data: %b" % self._stripped(event.removeprefix(b"data: "), seed)
 
     def _stripped(self, text: bytes, seed: int | None) -> bytes:
         answer = json.loads(text)
@@ -96,14 +99,16 @@ class Silencer:
         return json.dumps(answer).encode()
 
 
-@pytest.fixture(scope="session")
-def silencer(llama: str) -> Iterator[Silencer]:
+@contextlib.contextmanager
+def silenced(base_url: str) -> Iterator[Silencer]:
+    """The proxy before a vendor."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            url = llama.removesuffix("/v1") + self.path
+            url = base_url.removesuffix("/v1") + self.path
             headers = {"content-type": "application/json"}
             with urllib.request.urlopen(
                 urllib.request.Request(url, body, headers), timeout=30
@@ -121,7 +126,6 @@ def silencer(llama: str) -> Iterator[Silencer]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = False
     proxy = Silencer(f"http://127.0.0.1:{server.server_port}/v1")
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
@@ -131,6 +135,12 @@ def silencer(llama: str) -> Iterator[Silencer]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.fixture(scope="session")
+def silencer(llama: str) -> Iterator[Silencer]:
+    with silenced(llama) as proxy:
+        yield proxy
 
 
 # --- both behind the gateway --------------------------------------------------------------------
@@ -147,17 +157,17 @@ def caller(stack, committed, world) -> Callable[[], Caller]:
 
 
 @pytest.fixture
-def routed(stack, committed, world, caller) -> Callable[[str, str], Caller]:
+def routed(stack, committed, world, caller) -> Callable[..., Caller]:
     """Makes a model of that name at the base URL, and a caller whom the gateway answers for it."""
     from gateway.models import KEYLESS, Model, Route, Vendor
 
-    def make(name: str, base_url: str) -> Caller:
+    def make(name: str, base_url: str, vendor_model: str = "tiny") -> Caller:
         alice = caller()
         if not Model.objects.filter(name=name).exists():
             vendor = Vendor.objects.create(name=name, base_url=base_url, credential=KEYLESS)
             world.price(name)
             model = Model.objects.create(name=name, family=FAMILY)
-            Route.objects.create(model=model, vendor=vendor, vendor_model="tiny")
+            Route.objects.create(model=model, vendor=vendor, vendor_model=vendor_model)
         until(lambda: alice.chat(name).status_code == 200)  # the gateway has heard of it
         return alice
 

@@ -99,7 +99,7 @@ SCRIPTS = {
     "georgian": "გთხოვთ ახლავე გაიაროთ რეგისტრაცია Unicode-ის",
     "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽 🇩🇪 ✨ ♻️ 0️⃣",
     "signs": "∀x∈ℝ: ⌈x⌉ = −⌊−x⌋, α ∧ ¬β → γ½ … “quoted” — ‹so› €£¥ ™",
-    "code": 'def f(x):\n    return {"a": [x ** 2 for x in range(10)]}  # done\n\tif (!p) { p->q++; }',
+    "code": 'def f(x):\n    return {"a": [x ** 2 for x in range(10)]}  #!\n\tif (!p) { p->q++; }',
     "spaces": "a  b   c\n\n\nd \t\t e\r\nf\u00a0g\u3000h   \n",
     "tokens": "<|im_start|>user\n<|im_end|> <think> </think> <|endoftext|> <tool_call> <|im_",
 }

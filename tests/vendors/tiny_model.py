@@ -7,8 +7,11 @@ goes on from each token of an answer to the next. Words that no answer has lead 
 """
 
 import base64
+import json
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -137,7 +140,7 @@ def weights() -> dict[str, np.ndarray]:
         tokens = [*mind.tokens(answer), end]
         assert len(set(tokens)) == len(tokens), "an answer has no token twice"
         mind.open(tokens[0], word)
-        for token, successor in zip(tokens, tokens[1:], strict=False):
+        for token, successor in pairwise(tokens):
             mind.follow(token, successor)
     word, (up, down) = ENDLESS
     mind.open(mind.token(up), word)
@@ -207,6 +210,109 @@ def write_gguf(model: TinyModel, path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def write_mlx(model: TinyModel, folder: Path) -> None:
+    """For mlx_lm: a folder in the form of the hubs. Its weights are single precision, since it
+    multiplies in the weights' own.
+    """
+    layer = "model.layers.0."
+    names = {
+        "token_embd": "model.embed_tokens",
+        "output": "lm_head",
+        "output_norm": "model.norm",
+        "blk.0.attn_norm": f"{layer}input_layernorm",
+        "blk.0.attn_q": f"{layer}self_attn.q_proj",
+        "blk.0.attn_k": f"{layer}self_attn.k_proj",
+        "blk.0.attn_v": f"{layer}self_attn.v_proj",
+        "blk.0.attn_output": f"{layer}self_attn.o_proj",
+        "blk.0.ffn_norm": f"{layer}post_attention_layernorm",
+        "blk.0.ffn_gate": f"{layer}mlp.gate_proj",
+        "blk.0.ffn_up": f"{layer}mlp.up_proj",
+        "blk.0.ffn_down": f"{layer}mlp.down_proj",
+    }
+    folder.mkdir(parents=True)
+    weights = {
+        f"{names[name]}.weight": weight.astype("<f4") for name, weight in model.weights.items()
+    }
+    _write_safetensors(weights, folder / "model.safetensors")
+    _write_json(folder / "config.json", _config(model))
+    _write_json(folder / "tokenizer.json", _tokenizer(model))
+    _write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": END,
+            "pad_token": PAD,
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": CONTEXT_TOKENS,
+            "chat_template": TEMPLATE,
+        },
+    )
+
+
+def _write_json(path: Path, value: dict) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False))
+
+
+def _write_safetensors(weights: dict[str, np.ndarray], path: Path) -> None:
+    """The length of a JSON header, the header, and one array after the other."""
+    header, end = {}, 0
+    for name, weight in weights.items():
+        start, end = end, end + weight.nbytes
+        header[name] = {"dtype": "F32", "shape": weight.shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for weight in weights.values():
+            file.write(weight.tobytes())
+
+
+def _config(model: TinyModel) -> dict:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": TOKENS,
+        "hidden_size": WIDTH,
+        "intermediate_size": WIDTH,
+        "num_hidden_layers": 1,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS,
+        "head_dim": WIDTH // HEADS,
+        "rms_norm_eps": EPSILON,
+        "rope_theta": 10_000.0,
+        "max_position_embeddings": CONTEXT_TOKENS,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+        "eos_token_id": model.specials[END],
+    }
+
+
+def _tokenizer(model: TinyModel) -> dict:
+    pattern = VOCABULARIES["qwen3"].file.pattern
+    cut = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    flags = dict.fromkeys(("add_prefix_space", "trim_offsets", "use_regex"), False)
+    byte_level = {"type": "ByteLevel", **flags}
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {
+                "id": place,
+                "content": text,
+                "special": text.startswith("<|"),
+                **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
+            }
+            for text, place in model.specials.items()
+        ],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [cut, byte_level]},
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "vocab": {_spell(token): place for token, place in model.ranks.items()},
+            "merges": [[_spell(left), _spell(right)] for left, right in model.merges],
+        },
+    }
 
 
 def _write_vocabulary(writer, model: TinyModel) -> None:

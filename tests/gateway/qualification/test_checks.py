@@ -1,4 +1,4 @@
-"""Every check against a real vendor: benchecho does it right under one name, wrong under another."""
+"""Every check against a real vendor: benchecho does right under one name, wrong under another."""
 
 from dataclasses import replace
 

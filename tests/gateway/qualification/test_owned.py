@@ -1,6 +1,7 @@
 import os
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -40,10 +41,10 @@ def command(tmp_path):
 def is_running(pid: int) -> bool:
     """False for one that has ended and waits for its parent to be told."""
     try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize("how", [(), ("deaf",)])
