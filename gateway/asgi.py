@@ -12,6 +12,7 @@ django.setup()
 from gateway.cors import Cors  # noqa: E402  # after setup, like all that reads models
 from gateway.hotpath import PATH, HotPath  # noqa: E402
 from gateway.relay.exchange import Receive, Send  # noqa: E402
+from gateway.relay.settling import resume  # noqa: E402
 from gateway.runtime.process import Runtime  # noqa: E402
 
 pages = get_asgi_application()
@@ -36,6 +37,7 @@ class Farthing:
         await receive()
         runtime = Runtime()
         await runtime.start()
+        resume(runtime)
         self._hot_path = HotPath(runtime)
         await send({"type": "lifespan.startup.complete"})
         await receive()

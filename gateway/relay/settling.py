@@ -14,7 +14,7 @@ import psycopg
 
 from billing.errors import LedgerUnavailable
 from billing.ids import completion_id
-from billing.ledger import Facts, Settlement, settle_answer
+from billing.ledger import Facts, Settlement
 from billing.money import text_from_nanos
 from billing.rating import cost_nanos
 from billing.usage import Usage, UsageReading, read_usage
@@ -225,36 +225,55 @@ class Settling:
         """Wait a moment for the writer's answer; failing that, insist in the background."""
         try:
             answer = writer.submit(item)
-        except (LedgerUnavailable, TypeError) as error:
-            logger.warning("Settling %s waits: %s", item["id"], error)
-            self._runtime.background.start(_insist(writer, item), "settlement")
+        except (LedgerUnavailable, TypeError):
+            self._runtime.background.start(insist(self._runtime, writer, item), "settlement")
             return
         done, _ = await asyncio.wait({answer}, timeout=SETTLE_WAIT_S)
         if not done or answer.exception() is not None:
-            self._runtime.background.start(_insist(writer, item, answer), "settlement")
+            self._runtime.background.start(
+                insist(self._runtime, writer, item, answer), "settlement"
+            )
 
 
-async def _insist(writer: GroupCommit, item: Item, answer: Awaitable[Any] | None = None) -> None:
-    """Send until it is written. What the database refuses to store is left out of a second try."""
+async def insist(
+    runtime: Runtime, writer: GroupCommit, item: Item, answer: Awaitable[Any] | None = None
+) -> None:
+    """Send until it is written; from the first failure on it is kept on disk until then.
+
+    What the database refuses to store is left out of a second try.
+    """
     attempt = 0
     while True:
         try:
             row = await (answer if answer is not None else writer.submit(item))
-            if writer.name == "settlements" and not settle_answer(row).is_settled_now:
-                logger.warning("Exchange %s: %s", item["id"], row[1])
-            return
-        except LedgerUnavailable as error:
-            logger.warning("Settling %s waits: %s", item["id"], error)
-        except psycopg.errors.OperationalError as error:
+        except (LedgerUnavailable, psycopg.errors.OperationalError) as error:
             logger.warning("Settling %s waits: %s", item["id"], type(error).__name__)
         except (psycopg.Error, TypeError):
             logger.exception("Exchange %s cannot be stored as it is", item["id"])
             item = {**item, **dict.fromkeys(OPTIONAL_FIELDS & item.keys())}
+        except asyncio.CancelledError:
+            runtime.spool.keep(writer.name, item)
+            raise
+        else:
+            runtime.spool.drop(writer.name, item)
+            if row[1] not in WRITTEN:
+                logger.warning("Exchange %s: %s", item["id"], row[1])
+            return
+        if attempt == 0:
+            runtime.spool.keep(writer.name, item)
         answer = None
         await asyncio.sleep(RETRY_PAUSES_S[min(attempt, len(RETRY_PAUSES_S) - 1)])
         attempt += 1
 
 
+def resume(runtime: Runtime) -> None:
+    """Send what an earlier process could not: called once, when a gateway starts."""
+    for writer in (runtime.settlements, runtime.estimates):
+        for item in runtime.spool.found(writer.name):
+            runtime.background.start(insist(runtime, writer, item), "spooled settlement")
+
+
+WRITTEN = frozenset({"settled", "kept"})
 OPTIONAL_FIELDS = frozenset(
     {"attempts", "message", "vendor_usage", "flags", "finish_reason", "error_code"}
 )

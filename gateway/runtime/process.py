@@ -6,6 +6,7 @@ import os
 import socket
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -31,6 +32,7 @@ from gateway.runtime.listener import Listener
 from gateway.runtime.principals import PrincipalCache
 from gateway.runtime.recorder import Recorder
 from gateway.runtime.snapshot import Snapshot, VendorAccess, load_snapshot
+from gateway.runtime.spool import Spool
 from gateway.upstream import Upstream
 from keys.principals import CHANNEL as KEYS_CHANNEL
 
@@ -94,6 +96,7 @@ class Runtime:
         self.estimates = GroupCommit("estimates", ESTIMATE, ledger, SETTLE_PAUSES_S)
         self.refusals = GroupCommit("refusals", REFUSE, ledger, SETTLE_PAUSES_S)
         self.recorder = Recorder()
+        self.spool = Spool(Path(settings.SPOOL_DIR) if settings.SPOOL_DIR else None)
         self.listener = Listener(
             connect,
             {KEYS_CHANNEL: self._key_changed, CATALOG_CHANNEL: self._catalog_changed},

@@ -24,7 +24,9 @@ class Service:
     ready_words: str = ""
 
 
-def child_environment(secrets: Secrets, database_url: str, redis_url: str) -> dict[str, str]:
+def child_environment(
+    secrets: Secrets, database_url: str, redis_url: str, spool_dir: str
+) -> dict[str, str]:
     """Ours, and what settings need; a secret that is already in ours wins over the one kept."""
     kept = {
         "FARTHING_SECRET_KEY": secrets.secret_key,
@@ -37,7 +39,7 @@ def child_environment(secrets: Secrets, database_url: str, redis_url: str) -> di
         "DJANGO_SETTINGS_MODULE": "gateway.settings",
         "PYTHONUNBUFFERED": "1",
     }
-    return {**kept, **os.environ, **given}
+    return {**kept, "FARTHING_SPOOL_DIR": spool_dir, **os.environ, **given}
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,9 @@ class Supervisor:
         secrets = self._var.secrets()
         database_url = self._options.database_url or self._start_postgres(secrets)
         redis_url = self._options.redis_url or self._start_valkey(secrets)
-        environment = child_environment(secrets, database_url, redis_url)
+        environment = child_environment(
+            secrets, database_url, redis_url, str(self._var.folder / "spool")
+        )
         services = Services(self._options, self._var, environment)
         say("Applying migrations …")
         run_to_end(services.migrate(), seconds=MIGRATE_SECONDS, pause=self._signals.pause)

@@ -19,7 +19,7 @@ def test_children_get_the_urls_and_the_secrets_that_settings_need(monkeypatch):
     for name in ("FARTHING_SECRET_KEY", "FARTHING_KEY_PEPPER", "FARTHING_FERNET_KEYS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FARTHING_LOG_LEVEL", "DEBUG")
-    found = child_environment(SECRETS, "postgresql://db/x", "redis://cache/0")
+    found = child_environment(SECRETS, "postgresql://db/x", "redis://cache/0", "/var/spool")
     expected = {
         "FARTHING_SECRET_KEY": "key",
         "FARTHING_KEY_PEPPER": "pepper",
@@ -34,7 +34,7 @@ def test_children_get_the_urls_and_the_secrets_that_settings_need(monkeypatch):
 
 def test_a_secret_of_the_operators_own_is_kept(monkeypatch):
     monkeypatch.setenv("FARTHING_KEY_PEPPER", "new,old")
-    assert child_environment(SECRETS, "", "")["FARTHING_KEY_PEPPER"] == "new,old"
+    assert child_environment(SECRETS, "", "", "")["FARTHING_KEY_PEPPER"] == "new,old"
 
 
 def test_every_command_runs_in_the_project_with_a_log_of_its_own(services, tmp_path):
