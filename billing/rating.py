@@ -1,7 +1,7 @@
 """Rating: usage × price version → lines. A pure function; every charge and page uses it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
 from billing.errors import IncompletePrice
@@ -62,12 +62,11 @@ class PriceVersion:
     per_request_nanos: int = 0
     tiers: tuple[Tier, ...] = ()
     terms_id: int | None = None
+    is_free: bool = field(init=False)
 
-    @property
-    def is_free(self) -> bool:
-        return not self.per_request_nanos and not any(
-            rates.dearest(TOKEN_CLASSES) for rates in self._reachable(None)
-        )
+    def __post_init__(self) -> None:
+        costs = [self.per_request_nanos, *(r.dearest(TOKEN_CLASSES) for r in self._reachable(None))]
+        object.__setattr__(self, "is_free", not any(costs))
 
     def rates_for(self, prompt_tokens: int) -> Rates:
         return self._reachable(prompt_tokens)[-1]

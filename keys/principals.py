@@ -49,14 +49,14 @@ class Principal:
     def is_test(self) -> bool:
         return self.kind == "test"
 
-    def proves(self, text: str) -> bool:
-        """True if `text` is this key's secret and the key may be used now.
+    @property
+    def is_current(self) -> bool:
+        """The expiry is looked at here, at use, so that a cached principal expires on time."""
+        return self.is_usable and (self.expires_at_s is None or time.time() < self.expires_at_s)
 
-        The expiry is looked at here, at use, so that a cached principal expires on time.
-        """
-        if not self.is_usable or not secrets.matches(text, self.secret_hash):
-            return False
-        return self.expires_at_s is None or time.time() < self.expires_at_s
+    def proves(self, text: str) -> bool:
+        """True if `text` is this key's secret and the key may be used now."""
+        return self.is_current and secrets.matches(text, self.secret_hash)
 
     def may_use_model(self, model: str) -> bool:
         return self.allowed_models is None or model in self.allowed_models
