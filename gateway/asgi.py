@@ -1,5 +1,6 @@
 """The ASGI application: the relay's hot path, and Django for everything else."""
 
+import logging
 import os
 from typing import Any
 
@@ -15,6 +16,7 @@ from gateway.relay.exchange import Receive, Send  # noqa: E402
 from gateway.relay.settling import resume  # noqa: E402
 from gateway.runtime.process import Runtime  # noqa: E402
 
+logger = logging.getLogger(__name__)
 pages = get_asgi_application()
 
 
@@ -36,7 +38,13 @@ class Farthing:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         runtime = Runtime()
-        await runtime.start()
+        try:
+            await runtime.start()
+        except Exception as error:
+            # Told to the server in words: some take a raise here for "no lifespan" and serve on.
+            logger.exception("The gateway cannot start")
+            await send({"type": "lifespan.startup.failed", "message": type(error).__name__})
+            return
         resume(runtime)
         self._hot_path = HotPath(runtime)
         await send({"type": "lifespan.startup.complete"})

@@ -145,6 +145,7 @@ CACHES = {
 GATEWAY_DEAD_AFTER_S = int(ENVIRONMENT.get("FARTHING_DEAD_AFTER_S", "15"))  # it beats every 2 s
 SPOOL_DIR = ENVIRONMENT.get("FARTHING_SPOOL_DIR")  # where settlements outlive an outage
 GATEWAY_WORKERS = int(ENVIRONMENT.get("WORKERS", "1"))
+HEARTBEAT_S = float(ENVIRONMENT.get("FARTHING_HEARTBEAT_S", "15"))
 
 # --- people -----------------------------------------------------------------------------------
 

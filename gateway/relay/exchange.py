@@ -11,6 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from django.conf import settings
+
 from gateway import errors
 from gateway.errors import ApiError
 from gateway.relay.accepted import Accepted
@@ -29,12 +31,11 @@ from gateway.upstream import errors as upstream_errors
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_S = 15.0  # a comment line, so that proxies keep a silent connection
 CLIENT_STALL_S = 60.0  # a client that takes no byte for this long has left
 CHECKPOINT_S = 3.0
 DRAIN_S = 120.0  # how long a vendor's answer is read on for a client that has left
 RELEASE_S = 1.0  # how long a finished answer may take to end its connection in order
-COMMENT = b": waiting\n\n"
+COMMENT = b": waiting\n\n"  # proxies keep a connection that says something
 
 FAULTS: dict[type[upstream_errors.UpstreamError], Fault] = {
     upstream_errors.ConnectFailed: Fault.CONNECT_FAILED,
@@ -68,8 +69,10 @@ class Exchange:
         self._status = 0
         self._is_client_gone = False
         self._is_stalled = False
+        self._is_closing = False
         self._is_waiting_for_head = False
         self._sending_since_s = 0.0
+        self._last_sent_s = self._loop.time()
         self._task = asyncio.current_task()
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint_at_s = 0.0
@@ -81,7 +84,7 @@ class Exchange:
         self._send = send
         watch = self._loop.create_task(self._watch_client(receive))
         if self._accepted.request.stream:
-            self._timer = self._loop.call_later(HEARTBEAT_S, self._beat)
+            self._timer = self._loop.call_later(settings.HEARTBEAT_S, self._beat)
         try:
             await self._forward()
         except asyncio.CancelledError:
@@ -156,6 +159,8 @@ class Exchange:
             attempt.fault = FAULTS.get(type(error), Fault.PROTOCOL_ERROR)
             if not self._is_client_gone:
                 last = relay.receive_fault(attempt.fault, request_sent=error.request_sent)
+        finally:
+            self._is_waiting_for_head = False
         attempt.ended_s = self._loop.time()
         if response is not None:
             self._release(response)
@@ -182,6 +187,7 @@ class Exchange:
 
     async def _end(self, attempt: Attempt, last: bytes) -> None:
         """Settle, then close the answer: what a client has read to the end is settled."""
+        self._is_closing = True
         if last and attempt.relay.complete and self._accepted.request.stream:
             await self._write(last)
             last = b""
@@ -232,7 +238,7 @@ class Exchange:
         if self._is_client_gone:
             return
         self._settling.sent_bytes += len(data)
-        self._sending_since_s = self._loop.time()
+        self._sending_since_s = self._last_sent_s = self._loop.time()
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._sending_since_s = 0.0
 
@@ -281,17 +287,26 @@ class Exchange:
             await idempotency.keep(claim, self._status, self._settling.sent_headers, kept)
 
     def _beat(self) -> None:
-        """Every `HEARTBEAT_S` of a stream: keep the line alive, or see that the client is stuck."""
-        now_s = self._loop.time()
-        self._timer = self._loop.call_later(HEARTBEAT_S, self._beat)
+        """Say something on a line that was silent for too long; see that a client is stuck.
+
+        Silence is the client's: a vendor's comments end no silence, since they go no further.
+        """
+        now_s, pause_s = self._loop.time(), settings.HEARTBEAT_S
+        silent_s = now_s - self._last_sent_s
         if self._sending_since_s:
             if now_s - self._sending_since_s > CLIENT_STALL_S and self._task is not None:
                 self._is_stalled = True
                 self._task.cancel()
-            return
-        attempt = self._attempt
-        if attempt is not None and now_s - attempt.last_received_s >= HEARTBEAT_S:
-            self._runtime.background.start(self._write(COMMENT), "heartbeat")
+                return
+        elif silent_s < settings.HEARTBEAT_S:
+            pause_s -= silent_s
+        else:
+            self._runtime.background.start(self._keep_alive(), "heartbeat")
+        self._timer = self._loop.call_later(pause_s, self._beat)
+
+    async def _keep_alive(self) -> None:
+        if not self._is_closing and not self._sending_since_s:
+            await self._write(COMMENT)
 
     def _checkpoint(self, now_s: float) -> None:
         """Keep what was produced so far, so that a crash loses a few seconds of it at most."""
@@ -327,14 +342,20 @@ class Exchange:
         await asyncio.shield(self._runtime.background.start(work, "settlement"))
 
     async def _failed_here(self) -> None:
+        """A fault of ours: whatever it is, the exchange is settled."""
+        self._is_closing = True
         error = errors.internal_error(money_may_have_moved=True)
         if not self._is_head_sent and not self._is_client_gone:
             await self._write_error(error)
         self._settling.set_end(
             status_code=error.status, error_code=error.code, is_client_gone=self._is_client_gone
         )
-        await self._settling.settle()
-        self._settling.record(self._headers)
+        try:
+            await self._settling.settle()
+            self._settling.record(self._headers)
+        except Exception:
+            logger.exception("Exchange %s is let go", self._accepted.arrival.request_id)
+            await self._settling.let_go()
 
     async def _finish_without_client(self) -> None:
         self._settling.set_end(status_code=499, error_code="client_gone", is_client_gone=True)

@@ -9,12 +9,13 @@ import logging
 from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
 from billing.errors import LedgerUnavailable
 from billing.ids import completion_id
-from billing.ledger import Facts, Settlement
+from billing.ledger import Facts, Hold, Settlement
 from billing.money import text_from_nanos
 from billing.rating import cost_nanos
 from billing.usage import Usage, UsageReading, read_usage
@@ -25,7 +26,7 @@ from gateway.relay.attempt import Attempt
 from gateway.relay.capture import Capture
 from gateway.relay.headers import Headers
 from gateway.relay.transcript import Sent, spoken
-from gateway.runtime.process import Runtime
+from gateway.runtime.process import STATEMENT_TIMEOUT_MS, Runtime
 from gateway.tasks import estimate_exchange
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,17 @@ class Settling:
             self._runtime.background.start(
                 asyncio.to_thread(_send_task, str(self._accepted.arrival.exchange_id)), "estimate"
             )
+
+    async def let_go(self) -> None:
+        """Resolve at zero an exchange of which nothing can be read any more."""
+        accepted = self._accepted
+        settlement = _at_zero(
+            accepted.arrival.exchange_id,
+            accepted.principal.tenant_id,
+            accepted.currency,
+            Facts(status_code=self._status_code, error_code=self._error_code),
+        )
+        await self._submit(self._runtime.settlements, settlement.item())
 
     async def checkpoint(self) -> None:
         """Keep prompt and answer so far: what the sweeper needs if this process dies."""
@@ -237,10 +249,10 @@ class Settling:
 
 async def insist(
     runtime: Runtime, writer: GroupCommit, item: Item, answer: Awaitable[Any] | None = None
-) -> None:
+) -> str:
     """Send until it is written; from the first failure on it is kept on disk until then.
 
-    What the database refuses to store is left out of a second try.
+    What the database refuses to store is left out of a second try. Answers the statement's word.
     """
     attempt = 0
     while True:
@@ -258,12 +270,38 @@ async def insist(
             runtime.spool.drop(writer.name, item)
             if row[1] not in WRITTEN:
                 logger.warning("Exchange %s: %s", item["id"], row[1])
-            return
+            return str(row[1])
         if attempt == 0:
             runtime.spool.keep(writer.name, item)
         answer = None
         await asyncio.sleep(RETRY_PAUSES_S[min(attempt, len(RETRY_PAUSES_S) - 1)])
         attempt += 1
+
+
+async def release_unanswered(runtime: Runtime, hold: Hold) -> None:
+    """Resolve at zero a hold of which nobody knows whether it was written.
+
+    PostgreSQL may be writing it still: it is asked once more when that is over for certain.
+    """
+    facts = Facts(status_code=503, error_code="service_unavailable")
+    item = _at_zero(hold.exchange_id, hold.tenant_id, hold.currency, facts).item()
+    if await insist(runtime, runtime.settlements, item) == "unknown":
+        await asyncio.sleep(STATEMENT_TIMEOUT_MS / MILLISECONDS)
+        await insist(runtime, runtime.settlements, item)
+
+
+def _at_zero(exchange_id: UUID, tenant_id: int, currency: str, facts: Facts) -> Settlement:
+    return Settlement(
+        exchange_id=exchange_id,
+        tenant_id=tenant_id,
+        currency=currency,
+        cost_nanos=0,
+        usage=Usage(),
+        usage_source="none",
+        outcome="failed",
+        settled_at=datetime.now(UTC),
+        facts=facts,
+    )
 
 
 def resume(runtime: Runtime) -> None:

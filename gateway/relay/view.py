@@ -18,12 +18,13 @@ from django.http import HttpRequest
 from psycopg_pool import PoolTimeout
 from rest_framework.views import APIView
 
-from billing.errors import LedgerUnavailable
+from billing.errors import LedgerUnavailable, QueueFull
 from billing.estimation import prompt_bound
 from billing.ids import new_exchange_id, request_id
 from billing.ledger import Hold, HoldAnswer, hold_answer
 from billing.money import text_from_nanos
 from billing.rating import PriceVersion, hold_nanos
+from billing.writer import Row
 from gateway import errors
 from gateway.addresses import client_address
 from gateway.api.authentication import KeyAuthentication, bearer_text
@@ -35,6 +36,7 @@ from gateway.relay.idempotency import HEADER as IDEMPOTENCY_KEY
 from gateway.relay.idempotency import Claim, Replay
 from gateway.relay.request import ClientRequest, read_request
 from gateway.relay.routing import in_order
+from gateway.relay.settling import release_unanswered
 from gateway.runtime.limits import NO_LIMITS, Grant, limit_headers
 from gateway.runtime.process import Runtime
 from gateway.runtime.snapshot import PublicModel, RouteTo
@@ -218,7 +220,7 @@ class _Admission:
             is_test=principal.is_test,
             client_request_id=arrival.client_request_id,
         )
-        answer = hold_answer(await self._runtime.holds.submit(hold.item()))
+        answer = hold_answer(await self._submit(hold))
         if not answer.is_held:
             raise _refusal(answer, nanos)
         self._hold_nanos = nanos
@@ -236,6 +238,15 @@ class _Admission:
             claim=self._claimed,
         )
         return Relayed(self._headers(), accepted)
+
+    async def _submit(self, hold: Hold) -> Row:
+        try:
+            return await self._runtime.holds.submit(hold.item())
+        except QueueFull:
+            raise
+        except POSTGRES_AWAY:
+            self._runtime.background.start(release_unanswered(self._runtime, hold), "late hold")
+            raise
 
     def _headers(self) -> Headers:
         headers = [("x-request-id", self.request_id), *limit_headers(self._grant)]
@@ -300,6 +311,7 @@ def _arrival(request: HttpRequest) -> Arrival:
     found = dict(headers)
     exchange_id = new_exchange_id()
     client = scope.get("client") or ("", 0)
+    hops = [value for name, value in headers if name == b"x-forwarded-for"]
     named = found.get(b"x-client-request-id", b"").decode("latin-1")
     return Arrival(
         exchange_id=exchange_id,
@@ -309,9 +321,7 @@ def _arrival(request: HttpRequest) -> Arrival:
         path=scope["path"],
         http_version=scope.get("http_version", "1.1"),
         headers=headers,
-        client_address=client_address(
-            client[0], found.get(b"x-forwarded-for", b"").decode("latin-1")
-        ),
+        client_address=client_address(client[0], b",".join(hops).decode("latin-1")),
         client_request_id=named if CLIENT_REQUEST_ID.fullmatch(named) else None,
         body=request.body,
     )

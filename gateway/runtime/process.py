@@ -43,8 +43,18 @@ HEARTBEAT_EVERY_S = 2.0
 RELOAD_PAUSE_S = 0.5
 FINISH_WITHIN_S = 8.0
 CONNECT_TIMEOUT_S = 3
+START_WITHIN_S = 30.0  # how long a gateway that starts waits for PostgreSQL
+POOL_WAIT_S = 1.0  # a request that needs PostgreSQL is refused after this long without it
+POOL_RECONNECT_S = 2.0  # then a new request tries anew, so that recovery needs no back-off
 LOCK_TIMEOUT_MS = 3_000
 STATEMENT_TIMEOUT_MS = 10_000
+
+WATCHFUL = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds
+}
 
 # A plan made while a table was small must not scan it when it is large.
 LEDGER_OPTIONS = (
@@ -64,9 +74,26 @@ async def connect(options: str = "") -> psycopg.AsyncConnection[Any]:
 
 
 def database_url() -> str:
-    """DATABASE_URL, with the database's name as Django has it (tests use another)."""
+    """DATABASE_URL, with the database's name as Django has it (tests use another).
+
+    A host that is gone without a word is noticed by the kernel, unless the URL says otherwise.
+    """
     name = str(settings.DATABASES["default"]["NAME"])
-    return psycopg.conninfo.make_conninfo(settings.DATABASE_URL, dbname=name)
+    said = psycopg.conninfo.conninfo_to_dict(settings.DATABASE_URL)
+    unsaid = {option: value for option, value in WATCHFUL.items() if option not in said}
+    return psycopg.conninfo.make_conninfo(settings.DATABASE_URL, dbname=name, **unsaid)
+
+
+async def _wait_for_postgresql() -> None:
+    async with asyncio.timeout(START_WITHIN_S):
+        while True:
+            try:
+                await (await connect()).close()
+            except psycopg.OperationalError as error:
+                logger.warning("Waiting for PostgreSQL (%s)", type(error).__name__)
+                await asyncio.sleep(RELOAD_PAUSE_S)
+            else:
+                return
 
 
 @dataclass(slots=True)
@@ -87,7 +114,9 @@ class Runtime:
             min_size=1,
             max_size=4,
             open=False,
-            timeout=CONNECT_TIMEOUT_S,
+            timeout=POOL_WAIT_S,
+            reconnect_timeout=POOL_RECONNECT_S,
+            check=AsyncConnectionPool.check_connection,
             kwargs={"autocommit": True, "connect_timeout": CONNECT_TIMEOUT_S},
         )
         ledger = partial(connect, LEDGER_OPTIONS)
@@ -121,7 +150,8 @@ class Runtime:
         return self._beats.process_id
 
     async def start(self) -> None:
-        await self.pool.open(wait=True, timeout=CONNECT_TIMEOUT_S * 10)
+        await _wait_for_postgresql()
+        await self.pool.open(wait=True, timeout=CONNECT_TIMEOUT_S)
         await self._beat()
         self.snapshot = await asyncio.to_thread(_load)
         await self.recorder.start()
@@ -210,17 +240,21 @@ class Runtime:
                 logger.warning("%s: %s", work.__name__, type(error).__name__)
 
     async def _beat(self) -> None:
+        """Say that this process lives; its row keeps its id, which open exchanges refer to."""
+        name = f"{socket.gethostname()}:{os.getpid()}"
         async with self.pool.connection() as connection:
             if self._beats.process_id:
                 await connection.execute(
-                    "UPDATE billing_gatewayprocess SET seen_at = now() WHERE id = %s",
-                    (self._beats.process_id,),
+                    "INSERT INTO billing_gatewayprocess (id, started_at, seen_at, name)"
+                    " VALUES (%s, now(), now(), %s)"
+                    " ON CONFLICT (id) DO UPDATE SET seen_at = now()",
+                    (self._beats.process_id, name),
                 )
                 return
             cursor = await connection.execute(
                 "INSERT INTO billing_gatewayprocess (started_at, seen_at, name)"
                 " VALUES (now(), now(), %s) RETURNING id",
-                (f"{socket.gethostname()}:{os.getpid()}",),
+                (name,),
             )
             row = await cursor.fetchone()
             self._beats.process_id = row[0] if row else 0
