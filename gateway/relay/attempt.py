@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.exchanges.masking import mask_text
+from gateway.exchanges.masking import DOTS, mask_text
 from gateway.relay.answer import AnswerRelay
 from gateway.relay.capture import Capture
 from gateway.relay.failures import Fault
@@ -13,6 +13,7 @@ PATH = "/chat/completions"
 KEPT_HEADERS = (b"content-type", b"content-encoding")
 MILLISECONDS = 1_000
 MESSAGE_CHARS = 500
+SECRET_CHARS_MIN = 8  # a shorter credential is no secret, and would blot out words
 
 
 class Attempt:
@@ -60,12 +61,16 @@ class Attempt:
             "ended_ms": _ms(self.ended_s, origin_s),
             "error": (failure.error.code if failure else None)
             or (self.fault.value if self.fault else None),
-            "vendor_message": mask_text(failure.vendor_message[:MESSAGE_CHARS])
-            if failure
-            else None,
+            "vendor_message": self._vendors_words(failure.vendor_message) if failure else None,
             "usage": self.relay.raw_usage if failure else None,
         }
         return {name: value for name, value in said.items() if value is not None and value != ""}
+
+    def _vendors_words(self, message: str) -> str:
+        credential = self.route.vendor.credential
+        if len(credential) >= SECRET_CHARS_MIN:
+            message = message.replace(credential, DOTS)
+        return mask_text(message[:MESSAGE_CHARS])
 
     def kept_head(self) -> dict[str, Any]:
         """What the core needs to read the captured bytes again."""

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from gateway.exchanges.masking import DOTS
 from gateway.exchanges.record import AnswerLeg, ClientLeg, Legs, Row, VendorLeg, transcript_row
 from gateway.relay.accepted import Accepted
-from gateway.relay.attempt import PATH, Attempt
+from gateway.relay.attempt import PATH, SECRET_CHARS_MIN, Attempt
 from gateway.relay.capture import Capture, unpack
 from gateway.relay.headers import Headers
 
 METHOD = "POST"
 MILLISECONDS = 1_000
+
+REQUEST_HEADERS = 4  # their place in what `_vendor_part` answers
 
 Spoken = tuple[Any, ...]
 """Built-in types only, in the order that `row_of` reads."""
@@ -80,7 +83,7 @@ def row_of(heard: Spoken) -> Row | None:
         legs,
         request=body,
         request_encoding=_value(headers, b"content-encoding"),
-        vendor_answer=_captured(*answer) if answer is not None else None,
+        vendor_answer=None if answer is None else _captured(answer, _credentials(vendor)),
         client_answer=error_body,
     )
 
@@ -105,10 +108,21 @@ def _vendor_part(attempt: Attempt, origin_s: float) -> tuple[Any, ...]:
     )
 
 
-def _captured(frames: bytes, rest: bytes) -> Capture:
+def _captured(parts: tuple[bytes, bytes], credentials: set[bytes]) -> Capture:
+    """What a vendor said, without our credential, which a vendor may have repeated."""
+    frames, rest = parts
+    body = unpack(frames) + rest
+    for credential in credentials:
+        body = body.replace(credential, DOTS.encode())
     capture = Capture()
-    capture.add(unpack(frames) + rest)
+    capture.add(body)
     return capture
+
+
+def _credentials(vendor: Sequence[tuple[Any, ...]]) -> set[bytes]:
+    sent = (_value(part[REQUEST_HEADERS], b"authorization") for part in vendor)
+    said = {value.removeprefix("Bearer ").encode("latin-1") for value in sent}
+    return {credential for credential in said if len(credential) >= SECRET_CHARS_MIN}
 
 
 def _value(headers: Headers, wanted: bytes) -> str:
