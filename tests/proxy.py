@@ -35,12 +35,14 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.cut()
         self._flows.set()
         self._answers.set()
+        self.cut()
 
     def mend(self) -> None:
         """Take connections again, on the port of the first time."""
+        if self._listener is not None:
+            return
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", self.port))
@@ -61,7 +63,7 @@ class Proxy:
     def drop(self) -> None:
         """Reset every connection; new ones are welcome."""
         with self._lock:
-            sockets, self._sockets = self._sockets, set()
+            sockets = list(self._sockets)
         for one in sockets:
             _reset(one)
 
@@ -73,10 +75,10 @@ class Proxy:
         self._flows.set()
 
     def lose_answers(self) -> None:
-        """Let questions through and keep the answers back, until the connections are cut."""
+        """Let questions through and no answers."""
         self._answers.clear()
 
-    def keep_answers(self) -> None:
+    def find_answers(self) -> None:
         self._answers.set()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -90,9 +92,19 @@ class Proxy:
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._sockets |= {client, server}
-            pumps = ((client, server, self._flows), (server, client, self._answers))
-            for source, sink, gate in pumps:
-                threading.Thread(target=self._pump, args=(source, sink, gate), daemon=True).start()
+            threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        asking = threading.Thread(
+            target=self._pump, args=(client, server, self._flows), daemon=True
+        )
+        asking.start()
+        self._pump(server, client, self._answers)
+        asking.join()
+        with self._lock:
+            self._sockets -= {client, server}
+        client.close()
+        server.close()
 
     def _pump(self, source: socket.socket, sink: socket.socket, gate: threading.Event) -> None:
         with contextlib.suppress(OSError):
@@ -101,11 +113,11 @@ class Proxy:
                 gate.wait()
                 sink.sendall(data)
         with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
+            sink.shutdown(socket.SHUT_RDWR)
 
 
 def _reset(one: socket.socket) -> None:
+    """Its carrier closes it then."""
     with contextlib.suppress(OSError):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         one.shutdown(socket.SHUT_RDWR)
-    one.close()
