@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import measure, report, stages
+from bench.ground import Ground, extra_models
 from bench.history import SOURCE_ROWS, multiply
 from bench.machine import describe, used_when_quiet
 from bench.measure import Meter
 from bench.peers import start_peers
-from bench.seed import Ground, extra_models
 from bench.stages import Profiler
 from bench.stores import Stores
 from bench.targets import Target, make_target
@@ -18,9 +18,7 @@ from bench.verify import what_is_left
 from bench.workshop import Workshop, plain_environment
 
 TENANTS = 1_000
-MANY_KEYS = 10_000
 FEW = 10
-MANY_MODELS = 1_000
 MAIN = "bench_main"
 GATEWAY = "gateway.asgi:application"
 
@@ -34,16 +32,32 @@ class Wishes:
     sizes: measure.Sizes
     growth_rounds: int
     grows_apart: bool
+    many_keys: int
+    many_models: int
     filled_rows: int
     with_peers: bool
     profile_seconds: float
 
 
 QUICK = Wishes(
-    measure.QUICK, 2, grows_apart=False, filled_rows=200_000, with_peers=False, profile_seconds=3.0
+    sizes=measure.QUICK,
+    growth_rounds=2,
+    grows_apart=False,
+    many_keys=1_000,
+    many_models=100,
+    filled_rows=100_000,
+    with_peers=False,
+    profile_seconds=2.5,
 )
 FULL = Wishes(
-    measure.FULL, 5, grows_apart=True, filled_rows=2_000_000, with_peers=True, profile_seconds=10.0
+    sizes=measure.FULL,
+    growth_rounds=4,
+    grows_apart=True,
+    many_keys=10_000,
+    many_models=1_000,
+    filled_rows=2_000_000,
+    with_peers=True,
+    profile_seconds=10.0,
 )
 
 
@@ -75,6 +89,7 @@ class Course:
         self._rounds([farthing, *others], limited, hot)
         self._meter.stream_memory(farthing)
         profile = self._profile(farthing)
+        used_when_quiet(where[0] or 0)
         self.facts["left behind"] = what_is_left(self.workshop, self._stores, keys, MAIN)
         self._growth()
         medians = self._meter.medians()
@@ -154,16 +169,24 @@ class Course:
     def _growth(self) -> None:
         """Gateways on databases of their own, side by side, so that all meet the same machine."""
         self.say("Filling databases with keys, models and history …")
+        keys, models, rows = (
+            self.wishes.many_keys,
+            self.wishes.many_models,
+            self.wishes.filled_rows,
+        )
         small = self._grown("small", FEW, FEW, 0)
-        rows = self.wishes.filled_rows
         if self.wishes.grows_apart:
             large = {
-                "keys": self._grown("keys", MANY_KEYS, FEW, 0),
-                "models": self._grown("models", FEW, MANY_MODELS, 0),
+                "keys": self._grown("keys", keys, FEW, 0),
+                "models": self._grown("models", FEW, models, 0),
                 "rows": self._grown("rows", FEW, FEW, rows),
             }
         else:
-            large = {"all": self._grown("all", MANY_KEYS, MANY_MODELS, rows)}
+            large = {"all": self._grown("all", keys, models, rows)}
+        self.facts["growth"] = (
+            f"from {FEW} keys, {FEW} models and empty tables to {keys:,} keys, {models:,} models"
+            f" and {rows:,} exchanges with all that belongs to them"
+        )
         for number in range(self.wishes.growth_rounds):
             self.say(f"Growth, round {number + 1} of {self.wishes.growth_rounds} …")
             self._meter.growth(small, large)

@@ -17,7 +17,7 @@ TICK_SECONDS = 0.01
 STREAMS_OPEN = 1_000
 STREAMS_SECONDS = 20.0
 STREAMS_STAGGER_MS = 1_500
-STREAMS_LOOK_SECONDS = 6.0  # a stream lives for 52 × 150 ms = 7.8 s
+STREAMS_LOOK_SECONDS = 3.5  # a stream lives for 52 × 100 ms = 5.2 s
 
 Results = dict[str, dict[str, list[float]]]
 
@@ -43,8 +43,8 @@ class Cost:
     postgres_seconds: float
 
 
-QUICK = Sizes(3, 1.2, 1.2, 2.0, 200, 1.0)
-FULL = Sizes(5, 3.0, 3.0, 4.0, 500, 3.0)
+QUICK = Sizes(3, 1.0, 1.0, 1.5, 200, 0.8)
+FULL = Sizes(4, 2.5, 2.5, 4.0, 300, 2.5)
 
 
 class Meter:

@@ -78,10 +78,10 @@ GOALS = (
     *(
         Goal("farthing", f"growth_{name}{who}", f"{whose} {words}", 1.1, False, "{:.2f}")
         for name, words in (
-            ("keys", "10,000 keys ÷ 10"),
-            ("models", "1,000 models ÷ 10"),
-            ("rows", "filled tables ÷ empty"),
-            ("all", "10,000 keys, 1,000 models, filled tables ÷ 10, 10, empty"),
+            ("keys", "many keys ÷ 10"),
+            ("models", "many models ÷ 10"),
+            ("rows", "filled tables ÷ empty ones"),
+            ("all", "many keys, many models and filled tables ÷ few and empty"),
         )
         for who, whose in (("", "the gateway's CPU,"), ("_postgres", "PostgreSQL's CPU,"))
     ),

@@ -7,39 +7,31 @@ OUTPUT, which is its owner's alone: {"keys": […], "limited": […], "hot": "�
 import json
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import django
-from django.db import connection, transaction
 
-from bench import wire
-from gateway.supervisor.files import write_private
+django.setup()
+
+from billing.services import top_up  # noqa: E402
+from django.db import connection, transaction  # noqa: E402  # after setup, like all that follows
+
+from bench import wire  # noqa: E402
+from bench.ground import Ground, extra_models  # noqa: E402
+from billing.ids import new_exchange_id  # noqa: E402
+from billing.models import Account, AccountKind, Payment, Phase, Transfer, TransferCode  # noqa: E402
+from billing.money import NANOS_PER_UNIT  # noqa: E402
+from gateway.catalog.apply import apply_file  # noqa: E402
+from gateway.supervisor.files import write_private  # noqa: E402
+from keys import secrets  # noqa: E402
+from keys.models import ApiKey, KeyKind, Tenant  # noqa: E402
+from keys.services import create_tenant  # noqa: E402
 
 ACTOR = "bench"
-CREDIT_UNITS = 1_000_000
+CREDIT_NANOS = 1_000_000 * NANOS_PER_UNIT
 VENDOR = "bench"
 CONNECTIONS = 2_000
 LIMITED_PER_MINUTE, LIMITED_AT_ONCE = 1_000_000, 10_000  # never reached, always counted
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What a database holds at first."""
-
-    name: str
-    vendor_url: str
-    tenants: int = 10
-    keys_per_tenant: int = 1
-    extra_models: int = 0
-    with_limited_keys: bool = False
-
-    def text(self) -> str:
-        return json.dumps(asdict(self))
-
-
-def extra_models(count: int) -> list[str]:
-    return [f"extra-{number:04d}" for number in range(count)]
 
 
 def catalog(ground: Ground) -> str:
@@ -66,42 +58,69 @@ def catalog(ground: Ground) -> str:
 
 
 def seed(ground: Ground) -> dict[str, object]:
-    from gateway.catalog.apply import apply_file
-
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(catalog(ground))
         file.flush()
         apply_file(Path(file.name), actor=ACTOR)
     with transaction.atomic():
-        tenants = [_tenant(f"{ground.name}-{number}") for number in range(ground.tenants)]
+        tenants = _tenants(ground.name, ground.tenants)
         keys = _keys(tenants, ground.keys_per_tenant, {})
         limits = {
             "requests_per_minute": LIMITED_PER_MINUTE,
             "concurrent_requests": LIMITED_AT_ONCE,
         }
         limited = _keys(tenants, 1, limits) if ground.with_limited_keys else []
-        hot = _keys([_tenant(f"{ground.name}-hot")], 1, {})[0]
+        hot = _keys(_tenants(f"{ground.name}-hot", 1), 1, {})[0]
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
         cursor.execute("CHECKPOINT")
     return {"keys": keys, "limited": limited, "hot": hot}
 
 
-def _tenant(slug: str):
-    from billing.money import NANOS_PER_UNIT
-    from billing.services import top_up
-    from keys.services import create_tenant
+def _tenants(prefix: str, count: int) -> list[Tenant]:
+    """With credit. The first as people make them, the others in bulk: the same rows, no trail."""
+    first = create_tenant(f"{prefix}-0", f"{prefix}-0", actor=ACTOR)
+    top_up(first, CREDIT_NANOS, payment_id=f"first-{prefix}-0", actor=ACTOR)
+    slugs = [f"{prefix}-{number}" for number in range(1, count)]
+    others = Tenant.objects.bulk_create(Tenant(name=slug, slug=slug) for slug in slugs)
+    wallets = Account.objects.bulk_create(
+        Account(
+            tenant=tenant,
+            kind=AccountKind.WALLET,
+            currency=tenant.currency,
+            posted_nanos=CREDIT_NANOS,
+        )
+        for tenant in others
+    )
+    payments = Payment.objects.bulk_create(
+        Payment(
+            external_id=f"first-{tenant.slug}",
+            tenant=tenant,
+            link=new_exchange_id(),
+            amount_nanos=CREDIT_NANOS,
+            currency=tenant.currency,
+        )
+        for tenant in others
+    )
+    funding = Account.objects.get(tenant=None, kind=AccountKind.FUNDING, currency=first.currency)
+    Transfer.objects.bulk_create(
+        Transfer(
+            link=payment.link,
+            tenant_id=payment.tenant_id,
+            debit_account_id=funding.pk,
+            credit_account_id=wallet.pk,
+            amount_nanos=CREDIT_NANOS,
+            phase=Phase.SINGLE,
+            code=TransferCode.TOP_UP,
+            created_at=payment.created_at,
+        )
+        for payment, wallet in zip(payments, wallets, strict=True)
+    )
+    return [first, *others]
 
-    tenant = create_tenant(slug, slug, actor=ACTOR)
-    top_up(tenant, CREDIT_UNITS * NANOS_PER_UNIT, payment_id=f"first-{slug}", actor=ACTOR)
-    return tenant
 
-
-def _keys(tenants: list, per_tenant: int, limits: dict[str, int]) -> list[str]:
+def _keys(tenants: list[Tenant], per_tenant: int, limits: dict[str, int]) -> list[str]:
     """In bulk: keys.services.create_key, with its trail, is for people."""
-    from keys import secrets
-    from keys.models import ApiKey, KeyKind
-
     made = [(tenant, secrets.make(KeyKind.LIVE)) for _ in range(per_tenant) for tenant in tenants]
     ApiKey.objects.bulk_create(
         ApiKey(
@@ -120,7 +139,6 @@ def _keys(tenants: list, per_tenant: int, limits: dict[str, int]) -> list[str]:
 
 def main(arguments: list[str]) -> None:
     specification, output = arguments
-    django.setup()
     write_private(Path(output), json.dumps(seed(Ground(**json.loads(specification)))))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from bench.seed import Ground
+from bench.ground import Ground
 from bench.workshop import Workshop
 from gateway.supervisor.embedded import EmbeddedPostgres, start_postgres, start_valkey
 from gateway.supervisor.services import child_environment
@@ -52,10 +52,10 @@ class Stores:
         return self.postgres.url.rpartition("/")[0] + f"/{database}"
 
     def environment(self, database: str) -> dict[str, str]:
-        return {
-            **child_environment(self._secrets, self.url(database), self._redis_url),
-            "WORKERS": "1",
-        }
+        """For one database's processes. What they spool is that database's, so it lies apart."""
+        spool = str(self._workshop.folder / "spool" / database)
+        kept = child_environment(self._secrets, self.url(database), self._redis_url, spool)
+        return {**kept, "FARTHING_SPOOL_DIR": spool, "WORKERS": "1"}
 
     def database(self, ground: Ground) -> Keys:
         """A copy of the migrated template, filled in as `ground` says."""
@@ -95,6 +95,7 @@ class Stores:
     def _start_postgres(self) -> EmbeddedPostgres:
         folder = self._workshop.folder / "postgres"
         shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self._workshop.folder / "spool", ignore_errors=True)
         server = start_postgres(
             folder,
             password=self._secrets.database_password,

@@ -7,7 +7,7 @@ from pathlib import Path
 from gateway.supervisor.files import PRIVATE_FILE
 
 PATH = "/v1/chat/completions"
-FAST, PACED, SLOW = "bench-0", "bench-10", "bench-150"  # the number: ms between a stream's events
+FAST, PACED, SLOW = "bench-0", "bench-10", "bench-100"  # the number: ms between a stream's events
 MODELS = (FAST, PACED, SLOW)
 EVENTS_PER_STREAM = 52
 MESSAGES = [
