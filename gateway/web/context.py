@@ -6,11 +6,13 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
 from billing.models import Account, AccountKind, Exchange, Message
+from billing.plans import assigned_at
 from gateway.exchanges.selectors import first_id_at
 from gateway.web.place import LIVE, Place, place_of
 from keys.models import Tenant, User
@@ -53,6 +55,7 @@ def _tenant_frame(place: Place, user: User) -> dict[str, Any]:
         "tenant": place.tenant,
         "tenants": place.tenants,
         "member": place.member,
+        "plan_name": cache(lambda: plan_name(place.tenant)),
         "tenant_switch_url": reverse("tenant"),
         "mode": place.mode,
         "mode_switch_url": reverse("mode"),
@@ -65,11 +68,21 @@ def _tenant_frame(place: Place, user: User) -> dict[str, Any]:
 
 
 def available_nanos(tenant: Tenant) -> int | None:
-    """None before the first top-up."""
-    wallet = Account.objects.filter(
-        tenant=tenant, kind=AccountKind.WALLET, currency=tenant.currency
-    ).first()
-    return None if wallet is None else wallet.available_nanos
+    """Of the wallet and of credit that has not expired; None before the wallet is opened."""
+    spendable = Account.objects.filter(
+        Q(expires_at=None) | Q(expires_at__gt=timezone.now()),
+        tenant=tenant,
+        kind__in=(AccountKind.WALLET, AccountKind.CREDIT),
+        currency=tenant.currency,
+    )
+    accounts = list(spendable)
+    return sum(account.available_nanos for account in accounts) if accounts else None
+
+
+def plan_name(tenant: Tenant) -> str:
+    """Empty where the tenant is on no plan."""
+    assigned = assigned_at(tenant.pk, timezone.now())
+    return "" if assigned is None or assigned.plan is None else assigned.plan.name
 
 
 def unread_count(place: Place) -> int:

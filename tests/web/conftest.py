@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -24,19 +25,20 @@ BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 
 @pytest.fixture(autouse=True)
 def _static_folder(settings, tmp_path) -> None:
-    """Whitenoise warns of a folder that only `collectstatic` makes."""
+    """Whitenoise wants the folder that `collectstatic` makes, and reads it for each client."""
     settings.STATIC_ROOT = tmp_path
+    settings.WHITENOISE_USE_FINDERS = False
 
 
 @pytest.fixture
 def quick_passwords(settings) -> None:
-    """Argon2 is slow by design, and every test here makes four people."""
+    """Argon2 is slow by design, and every test here makes people."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
 def frozen() -> Iterator[datetime]:
-    with time_machine.travel(NOW, tick=True):
+    with time_machine.travel(NOW, tick=False):
         yield NOW
 
 
@@ -56,16 +58,30 @@ def confirmed(user: Any) -> Client:
 
 @dataclass
 class Acme:
+    """The people come into being when a test first names them."""
+
     world: Any
     tenant: Any
     price: Any
     key: Any
     secret: str
     test_key: Any
-    alice: Any
-    bob: Any
-    charlie: Any
-    dora: Any
+
+    @cached_property
+    def alice(self) -> Any:
+        return self.world.person("alice", self.tenant)
+
+    @cached_property
+    def bob(self) -> Any:
+        return self.world.person("bob", self.tenant, "viewer")
+
+    @cached_property
+    def charlie(self) -> Any:
+        return self.world.person("charlie", self.world.tenant("Other"))
+
+    @cached_property
+    def dora(self) -> Any:
+        return self.world.person("dora", is_staff=True)
 
     def relayed(self, *, ago: timedelta = timedelta(minutes=5), **more: Any) -> Relayed:
         """Not yet held; under Acme's live key unless told otherwise."""
@@ -87,10 +103,6 @@ def acme(world, frozen, quick_passwords) -> Acme:
         key=created.key,
         secret=created.secret,
         test_key=world.key(tenant, "ci-tests", kind="test").key,
-        alice=world.person("alice", tenant),
-        bob=world.person("bob", tenant, "viewer"),
-        charlie=world.person("charlie", world.tenant("Other")),
-        dora=world.person("dora", is_staff=True),
     )
 
 

@@ -45,6 +45,7 @@ class Relayed:
     key: Any
     model: str = "farthing-echo"
     price: Any = None
+    terms: Any = None
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     hold_nanos: int = 5_000_000
     is_stream: bool = True
@@ -78,6 +79,7 @@ class Relayed:
             is_stream=self.is_stream,
             is_test=self.key.kind == "test",
             client_request_id=self.client_request_id,
+            terms_id=None if self.terms is None else self.terms.pk,
         )
         with connection.cursor() as cursor:
             cursor.execute(HOLD, [payload(iter([hold.item()]))])
@@ -103,7 +105,7 @@ class Relayed:
             exchange_id=self.id,
             tenant_id=self.tenant.pk,
             currency=self.tenant.currency,
-            cost_nanos=cost_nanos(usage, version_of(self.price)) if is_charged else 0,
+            cost_nanos=cost_nanos(usage, version_of(self.price, self.terms)) if is_charged else 0,
             usage=usage,
             usage_source=source,
             outcome=outcome,

@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
-from gateway.web.context import available_nanos, health, unread_count
+from billing.models import Account, Plan
+from billing.plans import assign_plan
+from gateway.web.context import available_nanos, health, plan_name, unread_count
 from gateway.web.place import Place
-from tests.web.conftest import page_of, signed_in
+from tests.web.conftest import NOW, page_of, signed_in
 
 
 def place(acme, mode: str = "live") -> Place:
@@ -22,6 +24,27 @@ def test_without_a_wallet_nothing_is_said_to_be_available(acme):
 
     tenant = create_tenant("Bare", f"{acme.tenant.slug}-bare", actor="tests")
     assert available_nanos(tenant) is None
+
+
+def test_credit_is_available_until_it_expires(acme):
+    for days, nanos in ((1, 5_000_000_000), (-1, 7_000_000_000)):
+        Account.objects.create(
+            tenant=acme.tenant,
+            kind="credit",
+            currency="USD",
+            posted_nanos=nanos,
+            expires_at=NOW + timedelta(days=days),
+        )
+    assert available_nanos(acme.tenant) == 15_000_000_000
+
+
+def test_the_plan_is_named(acme):
+    assert plan_name(acme.tenant) == ""
+    plan = Plan.objects.create(name=f"Team {acme.tenant.slug}")
+    assign_plan(acme.tenant, plan, actor="tests")
+    assert f"owner · plan {plan.name}" in page_of(signed_in(acme.alice).get("/keys"))
+    assign_plan(acme.tenant, None, actor="tests", starts_at=NOW + timedelta(days=1))
+    assert plan_name(acme.tenant) == plan.name
 
 
 def test_unread_messages_are_counted_by_mode(acme):

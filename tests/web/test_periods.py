@@ -1,7 +1,7 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.web.periods import BARS_MAX, DAY, STEPS_S, period_of
@@ -49,6 +49,7 @@ def test_a_name_that_there_is_not_is_today():
     assert period_of("for ever", NOW).name == "today"
 
 
+@settings(deadline=None)
 @given(st.dates(date(1, 1, 1), date(9999, 12, 30)), st.integers(0, 2_000))
 def test_a_chart_has_few_bars_or_the_longest_step(first, days):
     last = min(first + timedelta(days=min(days, (date(9999, 12, 30) - first).days)), date.max)

@@ -1,5 +1,6 @@
 """One request with all that explains it: charge, timing, four legs, and how to repeat it."""
 
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
 
@@ -10,6 +11,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from billing.ids import exchange_id_of
+from billing.models import Exchange
+from billing.money import BASIS_POINTS
 from billing.rating import PER_REQUEST
 from gateway.api.shapes import request_shape
 from gateway.exchanges.charge import ChargeView, PriceLine
@@ -32,6 +35,7 @@ LINE_WORDS = {
     "input": "Input",
     "cached_input": "Cached input",
     "cache_write": "Cache write",
+    "image_input": "Image input",
     "audio_input": "Audio input",
     "output": "Output",
     "reasoning": "Reasoning",
@@ -81,6 +85,8 @@ def _context(request: HttpRequest, view: ExchangeView) -> dict[str, Any]:
         "page_note": note_of(view),
         "charge": charge,
         "price_lines": [] if charge is None else [(_name(part), part) for part in charge.lines],
+        "plan_words": _plan_words(exchange),
+        "hold_words": _hold_words(view),
         "minus_charge_nanos": None if charge is None else -charge.charge_nanos,
         "minus_shortfall_nanos": None if charge is None else -charge.shortfall_nanos,
         "beyond_nanos": _beyond_nanos(charge, exchange.hold_nanos),
@@ -95,6 +101,23 @@ def _context(request: HttpRequest, view: ExchangeView) -> dict[str, Any]:
 
 def _name(line: PriceLine) -> str:
     return LINE_WORDS.get(line.dimension, line.dimension)
+
+
+def _plan_words(exchange: Exchange) -> str:
+    """How the tenant's plan changed the list price; empty where it did not."""
+    price, terms = exchange.price, exchange.terms
+    if price is None or price.plan_id is not None or terms is None:
+        return ""
+    if terms.price_factor_bps == BASIS_POINTS:
+        return ""
+    factor = (Decimal(terms.price_factor_bps) / BASIS_POINTS).normalize()
+    return f"× {factor:f} by the plan {terms.plan.name}"
+
+
+def _hold_words(view: ExchangeView) -> str:
+    """A hold is taken at the start, from each account that pays, and more where that ran out."""
+    pieces = sum(entry.phase == "held" for entry in view.entries)
+    return "Held at the start" if pieces <= 1 else "Held in all"
 
 
 def _beyond_nanos(charge: ChargeView | None, hold_nanos: int) -> int:

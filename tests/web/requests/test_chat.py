@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.exchanges.legs import Leg, LegsView
@@ -19,7 +19,7 @@ JSON = st.recursive(
             max_size=4,
         )
     ),
-    max_leaves=12,
+    max_leaves=6,
 )
 
 
@@ -82,13 +82,15 @@ def test_what_is_no_chat_is_none(body):
     assert chat_of(Leg(4, body=body)) is None
 
 
-@given(st.lists(JSON, max_size=4))
+@settings(max_examples=50, deadline=None)
+@given(st.lists(JSON, max_size=3))
 def test_any_messages_can_be_shown(messages):
     chat = chat_of(Leg(1, body={"messages": messages}))
     assert all(isinstance(turn.text, str) for turn in chat.system + chat.history + chat.last)
 
 
-@given(st.lists(JSON.map(lambda value: {"message": value}) | JSON, max_size=4))
+@settings(max_examples=50, deadline=None)
+@given(st.lists(JSON.map(lambda value: {"message": value}) | JSON, max_size=3))
 def test_any_choices_can_be_shown(choices):
     assert json.dumps([turn.text for turn in chat_of(Leg(4, body={"choices": choices})).last])
 

@@ -2,13 +2,14 @@
 
 import json
 import re
+from datetime import timedelta
 
 import orjson
 import pytest
 from django.utils.html import strip_tags
 
 from billing.messages import ESTIMATED
-from billing.models import Transfer
+from billing.models import Plan, PlanTerms, Transfer
 from billing.usage import Usage
 from gateway.exchanges.legs import NOTHING_STORED, REFUSED, SUMMARIES_ONLY
 from tests.gateway.exchanges.made import REQUEST, a_stream, record
@@ -160,6 +161,19 @@ def test_a_released_hold_is_voided_and_nothing_charged(acme):
 def test_the_price_version_is_named_with_its_beginning(acme):
     text = shown(acme, acme.relayed().hold().settle())
     assert f"price version {acme.price.public_id} in force since 15 Dec 2026" in text
+
+
+def test_a_plan_says_what_it_made_of_the_price(acme):
+    plan = Plan.objects.create(name=f"Team {acme.tenant.slug}")
+    terms = PlanTerms.objects.create(
+        plan=plan, currency="USD", effective_from=NOW - timedelta(days=1), price_factor_bps=9_000
+    )
+    exchange = acme.relayed(terms=terms).hold().settle()
+    html = page(acme, exchange)
+    assert f"in force since 15 Dec 2026, × 0.9 by the plan {plan.name}" in " ".join(
+        strip_tags(html).split()
+    )
+    assert cells(html)[0][4:] == ["0.900000", "= exactly 0.000900000", "0.000900000"]
 
 
 def test_an_estimate_says_its_message_and_how_it_was_counted(acme):
