@@ -13,7 +13,7 @@ import django
 
 django.setup()
 
-from billing.services import top_up  # noqa: E402
+from billing.wallets import top_up  # noqa: E402
 from django.db import connection, transaction  # noqa: E402  # after setup, like all that follows
 
 from bench import wire  # noqa: E402

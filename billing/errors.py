@@ -23,3 +23,19 @@ class IncompletePrice(BillingError):
 
 class BadPlanStart(BillingError):
     """A plan cannot start at that moment; the message says why."""
+
+
+class InsufficientFunds(BillingError):
+    """An account cannot give so much. Nothing was written."""
+
+
+class DuplicateGrant(BillingError):
+    """This credit was granted before. Nothing was written now."""
+
+
+class BadCode(BillingError):
+    """A redemption code that credits nothing. Which of the reasons it is, is not told."""
+
+
+class BadAdjustment(BillingError):
+    """An adjustment that cannot be made or decided so; the message says why."""

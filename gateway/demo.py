@@ -12,7 +12,7 @@ from typing import Final
 
 from billing.errors import DuplicatePayment
 from billing.money import NANOS_PER_UNIT
-from billing.services import open_wallet, top_up
+from billing.wallets import open_wallet, top_up
 from gateway.catalog.apply import BUILT_IN_VENDOR, apply_file
 from gateway.models import KEYLESS, Vendor
 from gateway.people import make_person, new_password

@@ -41,7 +41,7 @@ class World:
     prefix: str
 
     def tenant(self, name: str = "Acme", balance: str = "10"):
-        from billing.services import open_wallet, top_up
+        from billing.wallets import open_wallet, top_up
         from keys.services import create_tenant
 
         number = next(_numbers)

@@ -6,7 +6,7 @@ from typing import Final
 from django.core.management.base import CommandError
 
 from billing.money import NANOS_PER_UNIT, NotMoney, nanos_from_text
-from keys.models import Tenant
+from keys.models import Tenant, User
 
 AMOUNT_CHARACTERS_MAX: Final = 24
 AMOUNT_UNITS_MAX: Final = 1_000_000_000  # some of them fit a wallet's 64 bits of nanos
@@ -20,14 +20,24 @@ def tenant_of(slug: str) -> Tenant:
     return tenant
 
 
-def nanos_of(text: str) -> int:
-    """An amount above zero. Raises CommandError."""
+def staff_of(email: str) -> str:
+    """The address of one of the operator's people, as it stands. Raises CommandError."""
+    user = User.objects.filter(email__iexact=email, is_staff=True, is_active=True).first()
+    if user is None:
+        raise CommandError(f"There is nobody on the staff with the address {email!r}.")
+    return user.email
+
+
+def nanos_of(text: str, *, may_be_zero: bool = False) -> int:
+    """An amount above zero, or zero where that means something. Raises CommandError."""
+    least = 0 if may_be_zero else 1
     try:
-        nanos = nanos_from_text(text) if len(text) <= AMOUNT_CHARACTERS_MAX else 0
+        nanos = nanos_from_text(text) if len(text) <= AMOUNT_CHARACTERS_MAX else -1
     except NotMoney as error:
         raise CommandError(str(error)) from error
-    if not 0 < nanos <= AMOUNT_UNITS_MAX * NANOS_PER_UNIT:
-        raise CommandError(f"{text!r} is no amount above zero and up to {AMOUNT_UNITS_MAX}.")
+    if not least <= nanos <= AMOUNT_UNITS_MAX * NANOS_PER_UNIT:
+        above = "" if may_be_zero else " above zero and"
+        raise CommandError(f"{text!r} is no amount{above} up to {AMOUNT_UNITS_MAX}.")
     return nanos
 
 

@@ -1,65 +1,14 @@
-import dataclasses
-
 import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
-from django.utils import timezone
 
 from billing.audit import audit
-from billing.ids import new_exchange_id
-from billing.ledger import Facts, Hold, Settlement, hold_answer, payload, settle_now
+from billing.ledger import settle_now
 from billing.models import Account, Charge, EstimateJob, Exchange, Transfer
 from billing.usage import Usage
-from billing.writer import HOLD
+from tests.billing.acts import a_hold, a_settlement, held, hold_now, phases, settle, wallet_of
 
 pytestmark = pytest.mark.django_db
-
-
-def wallet_of(tenant) -> Account:
-    return Account.objects.get(tenant=tenant, kind="wallet")
-
-
-def a_hold(tenant, nanos: int, **changes) -> Hold:
-    hold = Hold(
-        exchange_id=new_exchange_id(),
-        tenant_id=tenant.pk,
-        key_id=1,
-        process_id=1,
-        price_id=None,
-        hold_nanos=nanos,
-        currency="USD",
-        model="m",
-        created_at=timezone.now(),
-        is_stream=False,
-        is_test=False,
-    )
-    return dataclasses.replace(hold, **changes)
-
-
-def hold_now(*holds: Hold):
-    with connection.cursor() as cursor:
-        cursor.execute(HOLD, [payload(hold.item() for hold in holds)])
-        return [hold_answer(row) for row in sorted(cursor.fetchall())]
-
-
-def a_settlement(hold: Hold, cost_nanos: int, **changes) -> Settlement:
-    settlement = Settlement(
-        exchange_id=hold.exchange_id,
-        tenant_id=hold.tenant_id,
-        currency="USD",
-        cost_nanos=cost_nanos,
-        usage=Usage(input_tokens=3, output_tokens=2),
-        usage_source="vendor",
-        outcome="answered",
-        settled_at=timezone.now(),
-        facts=Facts(status_code=200, finish_reason="stop", duration_ms=12),
-    )
-    return dataclasses.replace(settlement, **changes)
-
-
-def phases(hold: Hold) -> list[tuple[int, int]]:
-    rows = Transfer.objects.filter(link=hold.exchange_id).order_by("id")
-    return list(rows.values_list("phase", "amount_nanos"))
 
 
 def test_a_hold_reserves_and_its_charge_gives_the_rest_back(world) -> None:
@@ -142,6 +91,23 @@ def test_the_same_exchange_twice_in_one_batch_is_charged_once(world) -> None:
     assert wallet_of(tenant).posted_nanos == 900_000_000
     assert wallet_of(tenant).held_nanos == 0
     assert audit().is_clean
+
+
+def test_a_hold_sent_again_is_held_though_the_wallet_has_no_room_left(world) -> None:
+    tenant = world.tenant(balance="1")
+    hold = held(tenant, 1_000_000_000)
+    again, other = hold_now(hold, a_hold(tenant, 1))
+    assert (again.is_held, other.is_held) == (True, False)
+    assert wallet_of(tenant).held_nanos == 1_000_000_000
+    assert phases(hold) == [(1, 1_000_000_000)]
+
+
+def test_three_times_a_tenth_is_three_tenths_and_a_fourth_is_refused(world) -> None:
+    tenant = world.tenant(balance="0.3")
+    for _ in range(3):
+        assert settle(held(tenant, 100_000_000), 100_000_000).charge_nanos == 100_000_000
+    assert wallet_of(tenant).posted_nanos == 0
+    assert not hold_now(a_hold(tenant, 1))[0].is_held
 
 
 def test_settling_what_was_never_opened_is_unknown(world) -> None:
@@ -260,15 +226,3 @@ def test_a_wallet_below_zero_is_refused_by_the_table_itself(world) -> None:
         Account.objects.filter(pk=wallet.pk).update(held_nanos=1_000_000_001)
     wallet.refresh_from_db()
     assert wallet.held_nanos == 0
-
-
-def test_the_audit_sees_a_balance_that_was_tampered_with(world) -> None:
-    wallet = wallet_of(world.tenant(balance="1"))
-    Account.objects.filter(pk=wallet.pk).update(posted_nanos=999_999_999)
-    (difference,) = audit().differences
-    assert difference.rule == "balance differs from its transfers"
-    assert difference.row == {
-        "id": wallet.pk,
-        "posted_nanos": 999_999_999,
-        "recomputed": 1_000_000_000,
-    }

@@ -1,14 +1,12 @@
 """Group commit against a real PostgreSQL: rows are committed, so each test has its own tenants."""
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import psycopg
 import pytest
 from django.conf import settings
 from django.db import connections
-from django.utils import timezone
 from hypothesis import HealthCheck, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
@@ -16,11 +14,10 @@ from hypothesis import strategies as st
 from billing import writer
 from billing.audit import audit
 from billing.errors import LedgerUnavailable, QueueFull
-from billing.ids import new_exchange_id
-from billing.ledger import Hold, Settlement, hold_answer, settle_answer
-from billing.models import Account, Exchange, Transfer
-from billing.usage import Usage
+from billing.ledger import hold_answer, settle_answer
+from billing.models import Exchange, Transfer
 from billing.writer import HOLD, SETTLE, GroupCommit
+from tests.billing.acts import a_hold, a_settlement, wallet_of
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -37,36 +34,6 @@ def holds_writer(connecting=connect, pauses=NO_PAUSE) -> GroupCommit:
     return GroupCommit("holds", HOLD, connecting, pauses)
 
 
-def a_hold(tenant, nanos: int, **changes) -> Hold:
-    hold = Hold(
-        exchange_id=new_exchange_id(),
-        tenant_id=tenant.pk,
-        key_id=1,
-        process_id=1,
-        price_id=None,
-        hold_nanos=nanos,
-        currency="USD",
-        model="m",
-        created_at=timezone.now(),
-        is_stream=False,
-        is_test=False,
-    )
-    return dataclasses.replace(hold, **changes)
-
-
-def a_settlement(hold: Hold, nanos: int) -> Settlement:
-    return Settlement(
-        exchange_id=hold.exchange_id,
-        tenant_id=hold.tenant_id,
-        currency="USD",
-        cost_nanos=nanos,
-        usage=Usage(input_tokens=1),
-        usage_source="vendor",
-        outcome="answered",
-        settled_at=timezone.now(),
-    )
-
-
 def run(work) -> Any:
     return asyncio.run(work)
 
@@ -81,10 +48,6 @@ async def together(group: GroupCommit, items: list[dict]) -> list[Any]:
         await group.close()
 
 
-def wallet(tenant) -> Account:
-    return Account.objects.get(tenant=tenant, kind="wallet")
-
-
 def test_a_batch_is_one_statement_with_an_answer_for_each_item(world) -> None:
     tenant = world.tenant(balance="1")
     group = holds_writer()
@@ -93,7 +56,7 @@ def test_a_batch_is_one_statement_with_an_answer_for_each_item(world) -> None:
 
     assert [hold_answer(row).is_held for row in rows] == [True, True, True, False, False]
     assert (group.batches, group.items) == (1, 5)
-    assert wallet(tenant).held_nanos == 900_000_000
+    assert wallet_of(tenant).held_nanos == 900_000_000
 
 
 def test_an_item_that_breaks_a_constraint_fails_alone(world) -> None:
@@ -105,7 +68,7 @@ def test_an_item_that_breaks_a_constraint_fails_alone(world) -> None:
     assert hold_answer(rows[0]).is_held
     assert isinstance(rows[1], psycopg.errors.CheckViolation)
     assert hold_answer(rows[2]).is_held
-    assert wallet(tenant).held_nanos == 3
+    assert wallet_of(tenant).held_nanos == 3
     assert not Exchange.objects.filter(id=bad.exchange_id).exists()
 
 
@@ -160,7 +123,7 @@ def test_a_connection_lost_in_mid_batch_is_opened_again_and_nothing_is_applied_t
 
     assert len(opened) == 2
     assert hold_answer(rows[0]).is_held
-    assert wallet(tenant).held_nanos == 400_000_000
+    assert wallet_of(tenant).held_nanos == 400_000_000
     assert Transfer.objects.filter(link=hold.exchange_id).count() == 1
 
 
@@ -173,7 +136,7 @@ def test_without_postgresql_every_caller_is_told(world) -> None:
     answers = run(together(holds_writer(nowhere), [a_hold(tenant, 1).item() for _ in range(3)]))
 
     assert [type(answer) for answer in answers] == [LedgerUnavailable] * 3
-    assert wallet(tenant).held_nanos == 0
+    assert wallet_of(tenant).held_nanos == 0
 
 
 def test_a_full_queue_refuses_at_once(world, monkeypatch) -> None:
@@ -190,7 +153,7 @@ def test_a_full_queue_refuses_at_once(world, monkeypatch) -> None:
         await group.close()
 
     run(fill())
-    assert wallet(tenant).held_nanos == 2
+    assert wallet_of(tenant).held_nanos == 2
 
 
 def test_closing_writes_what_is_queued_and_refuses_what_comes_after(world) -> None:
@@ -206,7 +169,7 @@ def test_closing_writes_what_is_queued_and_refuses_what_comes_after(world) -> No
             group.submit(a_hold(tenant, 1).item())
 
     run(stop())
-    assert wallet(tenant).held_nanos == 150
+    assert wallet_of(tenant).held_nanos == 150
 
 
 def test_a_tenant_with_a_long_queue_delays_itself_only(world) -> None:
@@ -252,7 +215,7 @@ def test_batched_and_single_execution_give_the_same_ledger(world, script) -> Non
             if cost is not None and hold_answer(row).is_held
         ]
         settled = run(execute(GroupCommit("settle", SETTLE, connect, NO_PAUSE), costs, batched))
-        wallets = [wallet(tenant) for tenant in tenants]
+        wallets = [wallet_of(tenant) for tenant in tenants]
         return [
             [hold_answer(row).is_held for row in held],
             [settle_answer(row) for row in settled],

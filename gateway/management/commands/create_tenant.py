@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.validators import validate_slug
 from django.db import transaction
 
-from billing.services import open_wallet
+from billing.wallets import open_wallet
 from keys.models import Tenant
 from keys.services import create_tenant
 

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from billing.errors import DuplicatePayment
 from billing.models import Payment
 from billing.money import text_from_nanos
-from billing.services import top_up
+from billing.wallets import top_up
 from gateway.management.arguments import nanos_of, tenant_of
 from keys.models import Tenant
 

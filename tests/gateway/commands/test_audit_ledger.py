@@ -12,7 +12,7 @@ def test_clean_ledger_passes_with_its_figures(world, capsys):
     world.tenant("Acme", balance="2.5")
     call_command("audit_ledger")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["accounts", "4"]
+    assert lines[0].split() == ["accounts", "5"]
     assert lines[1].split() == ["transfers", "1"]
     assert lines[-2].split() == ["held", "0.000000000"]
     assert lines[-1] == "zero differences"
@@ -38,7 +38,7 @@ def test_json_carries_figures_and_differences(world, capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["differences"] == []
     assert report["figures"] == {
-        "accounts": 4,
+        "accounts": 5,
         "transfers": 1,
         "exchanges": 0,
         "charges": 0,
