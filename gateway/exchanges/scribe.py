@@ -35,6 +35,8 @@ COPY gateway_transcript (exchange_id, tenant_id, legs, summary, client_request, 
 """
 COLUMN_TYPES = ("uuid", "int8", "jsonb", "jsonb", "bytea", "bytea", "bytea")
 
+UNFIT = (TypeError, ValueError, OverflowError)  # what a value raises that has no binary form
+
 Row = tuple[Any, ...]
 
 
@@ -51,20 +53,25 @@ class Scribe:
             try:
                 self._copy(rows)
             except psycopg.OperationalError as error:
-                self._connection = None
+                self._disconnect()
                 if self.give_up_at_s is not None and time.monotonic() > self.give_up_at_s:
                     _say(f"{len(rows)} transcripts are lost: PostgreSQL does not answer")
                     return
                 _say(f"transcripts wait for PostgreSQL ({type(error).__name__})")
                 time.sleep(RETRY_PAUSE_S)
                 continue
-            except psycopg.Error as error:
+            except (psycopg.Error, *UNFIT) as error:
                 if len(rows) == 1:
-                    _say(f"a transcript was refused: {error.diag.message_primary}")
+                    _say(f"a transcript was refused: {type(error).__name__}")
                     return
                 for row in rows:
                     self.write([row])
             return
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def _copy(self, rows: Sequence[Row]) -> None:
         if self._connection is None or self._connection.closed:
@@ -102,10 +109,12 @@ def main() -> None:
 
 
 def _listen(heard: "queue.Queue[Any]", scribe: Scribe) -> None:
-    for record in records(sys.stdin.buffer):
-        heard.put(record)
-    scribe.give_up_at_s = time.monotonic() + LAST_TRIES_S
-    heard.put(None)
+    try:
+        for record in records(sys.stdin.buffer):
+            heard.put(record)
+    finally:
+        scribe.give_up_at_s = time.monotonic() + LAST_TRIES_S
+        heard.put(None)
 
 
 def _next_batch(heard: "queue.Queue[Any]") -> list[Any] | None:

@@ -41,14 +41,22 @@ class Recorder:
         """Keep a scribe: a new one takes over where one has died."""
         while self._process is not None:
             await self._process.wait()
+            self._pipe = None
             if self._is_closing:
                 return
             logger.error("The scribe has died; a new one is started")
-            self._pipe = None
             await asyncio.sleep(RESTART_PAUSE_S)
+            try:
+                await self._restart()
+            except OSError as error:
+                logger.error("No scribe can be started: %s", error)  # noqa: TRY400
+
+    async def _restart(self) -> None:
+        if not self._is_closing:
             await self.start()
 
     def put(self, said: Spoken) -> None:
+        """Never raises and never waits: transcripts explain an exchange, they do not stop it."""
         if self._waiting_bytes() > WAITING_BYTES:
             self.lost += 1
             logger.warning("A transcript is lost: the scribe is behind")
@@ -62,6 +70,9 @@ class Recorder:
     async def close(self) -> None:
         """End the pipe and wait until the scribe has written what was in it."""
         self._is_closing = True
+        if self._process is not None and self._is_dead:
+            with contextlib.suppress(OSError):
+                await self.start()
         if self._process is None or self._pipe is None:
             return
         self._write()
@@ -72,14 +83,20 @@ class Recorder:
         except TimeoutError:
             logger.error("The scribe does not end")  # noqa: TRY400  # no traceback says more
             self._process.kill()
+            await self._process.wait()
+
+    @property
+    def _is_dead(self) -> bool:
+        return self._process is None or self._process.returncode is not None
 
     def _write(self) -> None:
-        if self._pipe is None or not self._gathered:
-            return
+        if self._pipe is None or self._pipe.is_closing() or self._is_dead or not self._gathered:
+            return  # kept for the next scribe
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         self._pipe.write(b"".join(gathered))
 
     def _waiting_bytes(self) -> int:
-        in_pipe = self._pipe.transport.get_write_buffer_size() if self._pipe is not None else 0
-        return self._gathered_bytes + in_pipe
+        if self._pipe is None or self._pipe.is_closing():
+            return self._gathered_bytes
+        return self._gathered_bytes + self._pipe.transport.get_write_buffer_size()
