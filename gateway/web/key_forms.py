@@ -26,7 +26,7 @@ class KeyForm(forms.Form):
     """`once` names this opening of the form, so that sending it twice makes one key."""
 
     use_required_attribute = False
-    once = forms.CharField(max_length=2 * ONCE_BYTES, widget=forms.HiddenInput)
+    once = forms.CharField(required=False, widget=forms.HiddenInput)
     name = forms.CharField(
         max_length=NAME_LENGTH_MAX,
         help_text="Shown on requests and charges. It says who uses the key, or what for.",

@@ -26,6 +26,7 @@ from keys.services import CreatedKey, create_key, revoke_key
 REVOKED = "revoked"
 MADE_SLOT = "keys_made"
 MADE_MAX = 20
+ONCE_CHARS = 64
 UNPROCESSABLE = 422
 HISTORY_EVENTS = 100
 LIST_KEYS_MAX = 500
@@ -89,14 +90,16 @@ def new(request: HttpRequest, place: Place) -> HttpResponseBase:
         return render(request, "tenant/key_new.html", {"form": KeyForm()})
     form = KeyForm(request.POST)
     made = _made_before(request)
-    if form.data.get("once") in made:
+    once = form.data.get("once", "")[:ONCE_CHARS]
+    if once in made:
         messages.info(request, "This key was made before. Its secret was shown then, once.")
-        return redirect("keys-key", made[form.data["once"]])
+        return redirect("keys-key", made[once])
     created = _create(request, place, form)
     if created is None:
         return render(request, "tenant/key_new.html", {"form": form}, status=UNPROCESSABLE)
-    made[form.cleaned_data["once"]] = created.key.public_id
-    request.session[MADE_SLOT] = dict(list(made.items())[-MADE_MAX:])
+    if once:
+        made[once] = created.key.public_id
+        request.session[MADE_SLOT] = dict(list(made.items())[-MADE_MAX:])
     return _list_page(request, place, is_revoked=False, created=created)
 
 
@@ -156,11 +159,13 @@ def _list_page(
         KeyLine(found, spend.get(found.pk), month, is_new=found.pk == new_pk)
         for found in shown[:LIST_KEYS_MAX]
     ]
+    shown_count = shown.count()
     total_nanos = sum(of_key.nanos for of_key in spend.values())
     context = {
         "lines": lines,
         "is_revoked": is_revoked,
-        "shown_count": shown.count(),
+        "shown_count": shown_count,
+        "has_more": shown_count > len(lines),
         "other_count": other_count,
         "other_nanos": total_nanos - sum(line.spent_nanos for line in lines),
         "total_nanos": total_nanos,

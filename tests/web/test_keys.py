@@ -67,6 +67,17 @@ def test_what_revoked_keys_spent_is_in_the_total_of_both_lists(acme):
         assert other in text_of(page)
 
 
+def test_keys_beyond_the_longest_list_are_in_the_total(acme, monkeypatch):
+    from gateway.web import keys
+
+    monkeypatch.setattr(keys, "LIST_KEYS_MAX", 1)
+    acme.relayed().hold().settle()
+    acme.world.key(acme.tenant, "newest")
+    page = signed_in(acme.bob).get("/keys")
+    assert amounts_of(page_of(page)) == ["0.000000000", "0.002334400", "0.002334400"]
+    assert "All other keys" in text_of(page)
+
+
 def test_a_request_that_is_not_settled_is_not_spent_but_is_use(acme):
     acme.relayed(ago=timedelta(minutes=1)).hold()
     page = signed_in(acme.alice).get("/keys")
@@ -279,6 +290,13 @@ def test_sending_a_form_twice_makes_one_key_and_shows_no_secret_again(acme):
     page = browser.get(again["location"])
     assert "This key was made before. Its secret was shown then, once." in text_of(page)
     assert not SECRET.search(page_of(page))
+
+
+def test_a_form_without_its_hidden_field_makes_a_key_all_the_same(acme):
+    browser = confirmed(acme.alice)
+    response = browser.post("/keys/new", {name: FORM[name] for name in ("name", "scope")})
+    assert "Key warehouse-eu is created." in text_of(response)
+    assert "keys_made" not in browser.session
 
 
 def test_each_opening_of_the_form_is_another_form(acme):
