@@ -10,7 +10,7 @@ from gateway.qualification.authored import ENDLESS_ANSWER_TOKENS
 from gateway.qualification.findings import Finding, failed, undecided
 from gateway.qualification.probe import Prober, Running
 
-LEAVE_AFTER_PIECES: Final = 5
+LEAVE_AFTER_S: Final = 0.25  # of the answer: pieces come in bursts, so a few tell no pace
 POLL_S: Final = 0.05
 SLOW_ENOUGH_S: Final = 1.0  # of an answer still to come, so that a stop can be told from its end
 MS_PER_S: Final = 1_000
@@ -41,7 +41,7 @@ async def leave_and_watch(prober: Prober, running: Running, gauge: Gauge) -> Fin
     piece_s = await _pace_s(running)
     if piece_s is None:
         return undecided("the answer ended before anyone could leave")
-    rest_s = piece_s * (ENDLESS_ANSWER_TOKENS - LEAVE_AFTER_PIECES)
+    rest_s = piece_s * (ENDLESS_ANSWER_TOKENS - running.streamed.pieces)
     if not await gauge() or rest_s < SLOW_ENOUGH_S:
         return undecided("the vendor answers too fast for its stop to be told from its end")
     running.leave()
@@ -59,9 +59,10 @@ async def _pace_s(running: Running) -> float | None:
     if not await running.read_until(1):
         return None
     first_s = _now_s()
-    if not await running.read_until(LEAVE_AFTER_PIECES):
-        return None
-    return (_now_s() - first_s) / (LEAVE_AFTER_PIECES - 1)
+    while _now_s() - first_s < LEAVE_AFTER_S:
+        if not await running.read_until(running.streamed.pieces + 1):
+            return None
+    return (_now_s() - first_s) / running.streamed.pieces
 
 
 def _now_s() -> float:
