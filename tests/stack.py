@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 POLL_SECONDS = 0.02
 
 
@@ -30,7 +30,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     """Ask until the answer is true, and return it; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()

@@ -113,7 +113,9 @@ def test_without_the_guard_the_race_is_lost(stack, world, slow_model, ready_pric
         answers = call_together(stack, secret, slow_model, CALLERS)
 
     assert sum(answer.status_code == 200 for answer in answers) > PAYABLE
-    wait_until_settled(tenant)
+    wallet = wait_until_settled(tenant)
+    wallet.credit_limit_nanos = max(-wallet.posted_nanos, 0)  # other tests audit this ledger too
+    wallet.save(update_fields=["credit_limit_nanos"])
 
 
 def test_the_last_word_is_the_tables(world, committed) -> None:
