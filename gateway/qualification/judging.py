@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from billing.estimation import TEMPLATE_EXACT, estimate
 from billing.usage import find_usage, read_usage
@@ -167,7 +168,7 @@ def _first_of(flaws: list[tuple[bool, str]]) -> Finding:
     return next((failed(reason) for is_so, reason in flaws if is_so), PASSED)
 
 
-def _text_of(answer: Whole, is_right: Any, words: str) -> Finding:
+def _text_of(answer: Whole, is_right: Callable[[str], bool], words: str) -> Finding:
     text = _message(answer.completion).get("content")
     text = text if isinstance(text, str) else ""
     if is_right(text):
