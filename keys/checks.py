@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 
@@ -14,7 +15,7 @@ def check_secrets(*_args: Any, **_kwargs: Any) -> Sequence[CheckMessage]:
         "FARTHING_KEY_PEPPER": bool(settings.KEY_PEPPERS),
         "FARTHING_FERNET_KEYS": bool(settings.FERNET_KEYS),
     }
-    return [
+    missing = [
         Error(
             f"{name} is not set.",
             hint="`make run` makes one; see docs/configuration.md.",
@@ -23,3 +24,21 @@ def check_secrets(*_args: Any, **_kwargs: Any) -> Sequence[CheckMessage]:
         for name, is_set in found.items()
         if not is_set
     ]
+    malformed = [
+        Error(
+            f"Number {number} of FARTHING_FERNET_KEYS is no Fernet key.",
+            hint="It is 32 bytes in URL-safe base 64; see docs/configuration.md.",
+            id="keys.E002",
+        )
+        for number, key in enumerate(settings.FERNET_KEYS, 1)
+        if not _is_fernet_key(key)
+    ]
+    return [*missing, *malformed]
+
+
+def _is_fernet_key(key: str) -> bool:
+    try:
+        Fernet(key)
+    except ValueError:
+        return False
+    return True

@@ -24,12 +24,16 @@ class EncryptedTextField(_TextField):
         return "BinaryField"
 
     def get_prep_value(self, value: Any) -> Any:
-        return None if value is None else _fernet().encrypt(str(value).encode())
+        return None if value is None else _cipher().encrypt(str(value).encode())
 
     def from_db_value(self, value: Any, *_args: Any) -> str | None:
-        return None if value is None else _fernet().decrypt(bytes(value)).decode()
+        return None if value is None else _cipher().decrypt(bytes(value)).decode()
 
 
-@lru_cache(maxsize=1)
-def _fernet() -> MultiFernet:
-    return MultiFernet([Fernet(key) for key in settings.FERNET_KEYS])
+def _cipher() -> MultiFernet:
+    return _fernet(*settings.FERNET_KEYS)
+
+
+@lru_cache(maxsize=4)
+def _fernet(*keys: str) -> MultiFernet:
+    return MultiFernet([Fernet(key) for key in keys])

@@ -24,6 +24,8 @@ FROM keys_apikey k JOIN keys_tenant t ON t.id = k.tenant_id
 WHERE k.public_id = %s
 """
 
+MAPPED_PREFIX_BITS = 96
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -81,7 +83,7 @@ def principal_from_row(row: Sequence[Any]) -> Principal:
         kind=row[3],
         key_name=row[4],
         allowed_models=None if row[5] is None else frozenset(row[5]),
-        allowed_ips=tuple(ipaddress.ip_network(text, strict=False) for text in row[6] or ()),
+        allowed_ips=tuple(_network(text) for text in row[6] or ()),
         requests_per_minute=row[7],
         concurrent_requests=row[8],
         expires_at_s=row[9],
@@ -91,3 +93,13 @@ def principal_from_row(row: Sequence[Any]) -> Principal:
         currency=row[13],
         transcript_policy=row[14],
     )
+
+
+def _network(text: str) -> Network:
+    """An IPv4 range in IPv6's clothes is the IPv4 range, as a client's address is."""
+    network = ipaddress.ip_network(text, strict=False)
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_PREFIX_BITS:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_PREFIX_BITS))
+    return network

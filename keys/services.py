@@ -14,11 +14,13 @@ from keys.errors import BadKeyRequest, KeyNotFound
 from keys.models import ApiKey, AuditAction, AuditEvent, KeyKind, Member, Role, Tenant, User
 
 NAME_LENGTH_MAX = 80
+LIMIT_MAX = 1_000_000
+REASON_LENGTH_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What a key may do. None is "no limit of its own"."""
+    """What a key may do. None is "no limit of its own"; an empty list is refused."""
 
     allowed_models: Sequence[str] | None = None
     allowed_ips: Sequence[str] | None = None
@@ -67,8 +69,8 @@ def create_key(
             public_id=secret.public_id,
             secret_hash=secret.fingerprint,
             last_four=secret.last_four,
-            allowed_models=list(limits.allowed_models) if limits.allowed_models else None,
-            allowed_ips=list(limits.allowed_ips) if limits.allowed_ips else None,
+            allowed_models=_list(limits.allowed_models),
+            allowed_ips=_list(limits.allowed_ips),
             requests_per_minute=limits.requests_per_minute,
             concurrent_requests=limits.concurrent_requests,
             expires_at=limits.expires_at,
@@ -98,7 +100,7 @@ def revoke_key(tenant: Tenant, public_id: str, *, actor: str, reason: str = "") 
                 tenant_id=tenant.pk,
                 actor=actor,
                 subject=public_id,
-                reason=reason,
+                reason=reason[:REASON_LENGTH_MAX],
                 detail={"name": key.name},
             )
     return key
@@ -123,6 +125,10 @@ def record(
     )
 
 
+def _list(values: Sequence[str] | None) -> list[str] | None:
+    return None if values is None else list(values)
+
+
 def _clean_name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
@@ -131,6 +137,10 @@ def _clean_name(name: str) -> str:
 
 
 def _check_limits(limits: KeyLimits) -> None:
+    if limits.allowed_models is not None and not limits.allowed_models:
+        raise BadKeyRequest("allowed_models", "Name at least one model, or none for all of them.")
+    if limits.allowed_ips is not None and not limits.allowed_ips:
+        raise BadKeyRequest("allowed_ips", "Enter at least one range, or none for any address.")
     for text in limits.allowed_ips or ():
         try:
             ipaddress.ip_network(text, strict=False)
@@ -140,5 +150,7 @@ def _check_limits(limits: KeyLimits) -> None:
         number = getattr(limits, name)
         if number is not None and number < 1:
             raise BadKeyRequest(name, "Enter 1 or more. Leave it empty for no limit.")
+        if number is not None and number > LIMIT_MAX:
+            raise BadKeyRequest(name, f"Enter {LIMIT_MAX} at most. Leave it empty for no limit.")
     if limits.expires_at is not None and limits.expires_at <= timezone.now():
         raise BadKeyRequest("expires_at", "Enter a time in the future.")
