@@ -50,8 +50,11 @@ def sweep() -> int:
     now = timezone.now()
     taken = 0
     for exchange in _abandoned():
-        _take_over(exchange)
         taken += 1
+        try:
+            _take_over(exchange)
+        except Exception:  # the next sweep tries again; its neighbours do not wait for it
+            logger.exception("Exchange %s could not be taken over", exchange.id)
     due = EstimateJob.objects.filter(is_ready=True, due_at__lte=now).order_by("due_at")
     for exchange_id in due.values_list("exchange_id", flat=True)[:SWEEP_EXCHANGES]:
         taken += 1
