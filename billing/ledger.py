@@ -79,9 +79,11 @@ class LimitPassed:
         return self.posted_nanos + self.needed_nanos <= self.amount_nanos
 
 
-def _limit_passed(found: dict[str, Any] | None) -> LimitPassed | None:
-    if found is None:
+def _limit_passed(answer: dict[str, Any] | str | None) -> LimitPassed | None:
+    """JSON, which Django's connections leave as the text that it is."""
+    if answer is None:
         return None
+    found = orjson.loads(answer) if isinstance(answer, str) else answer
     resets_at = found["resets_at"]
     moment = None if resets_at is None else datetime.fromisoformat(resets_at)
     return LimitPassed(**{**found, "resets_at": moment})
@@ -249,5 +251,6 @@ def payload(items: Iterator[Item]) -> str:
 def _index_plans() -> Iterator[None]:
     """A plan made while a table was small must not scan it when it is large."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
+        for method in ("seqscan", "hashjoin", "mergejoin"):
+            cursor.execute(f"SET LOCAL enable_{method} = off")
         yield

@@ -20,6 +20,7 @@ from billing.estimation import Estimate, estimate
 from billing.ledger import Facts, SettleAnswer, Settlement, settle_now
 from billing.messages import ESTIMATED, INTERRUPTED, status_message, tell
 from billing.models import EstimateJob, Exchange, ExchangeState, MessageCategory
+from billing.processes import LIFE_LOCK
 from billing.rating import cost_nanos, version_of
 from billing.usage import Usage, UsageReading, read_usage
 from gateway.relay.answer import AnswerRelay
@@ -28,6 +29,7 @@ from gateway.relay.capture import unpack
 logger = logging.getLogger(__name__)
 
 SWEEP_EXCHANGES = 500
+SILENT_AT_MOST_S = 15 * 60
 RETRY_AFTER_S = (10, 60, 300)
 
 
@@ -178,8 +180,10 @@ def _settle_and_tell(
 def _abandoned() -> list[Exchange]:
     """Open exchanges whose gateway stopped or was not heard of for `GATEWAY_DEAD_AFTER_S`.
 
-    A gateway that cannot reach PostgreSQL cannot beat either, so nothing is taken from it before
-    PostgreSQL itself has been up long enough for every living gateway to have beaten again.
+    A gateway that is too busy to beat still holds its lock, and keeps its streams; for
+    `SILENT_AT_MOST_S`, so that a frozen one does not keep money held for ever. A gateway that
+    cannot reach PostgreSQL cannot beat either, so nothing is taken from it before PostgreSQL
+    itself has been up long enough for every living gateway to have beaten again.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -189,10 +193,21 @@ def _abandoned() -> list[Exchange]:
             WHERE e.state = 'open'
               AND now() - pg_postmaster_start_time() > make_interval(secs => %(dead)s)
               AND (p.id IS NULL OR p.stopped_at IS NOT NULL
-                   OR p.seen_at < now() - make_interval(secs => %(dead)s))
+                   OR p.seen_at < now() - make_interval(secs => %(silent)s)
+                   OR (p.seen_at < now() - make_interval(secs => %(dead)s) AND NOT EXISTS (
+                        SELECT 1 FROM pg_locks l
+                        WHERE l.locktype = 'advisory' AND l.classid = %(lock)s
+                          AND l.objid = p.id::bigint::oid AND l.granted
+                          AND l.database = (SELECT d.oid FROM pg_database d
+                                            WHERE d.datname = current_database()))))
             ORDER BY e.id LIMIT %(most)s
             """,
-            {"dead": settings.GATEWAY_DEAD_AFTER_S, "most": SWEEP_EXCHANGES},
+            {
+                "dead": settings.GATEWAY_DEAD_AFTER_S,
+                "silent": SILENT_AT_MOST_S,
+                "lock": LIFE_LOCK,
+                "most": SWEEP_EXCHANGES,
+            },
         )
         ids = [row[0] for row in cursor.fetchall()]
     return list(Exchange.objects.filter(Q(id__in=ids), state=ExchangeState.OPEN))

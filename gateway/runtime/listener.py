@@ -6,7 +6,7 @@ While the connection is away nothing that it guards may be trusted: `is_listenin
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import psycopg
@@ -29,11 +29,13 @@ class Listener:
         *,
         lost: Callable[[], None],
         found: Callable[[], None],
+        greet: Callable[[Any], Awaitable[None]] | None = None,
     ) -> None:
         self._connect = connect
         self._handlers = handlers
         self._lost = lost
         self._found = found
+        self._greet = greet
         self.is_listening = False
 
     async def run(self) -> None:
@@ -51,6 +53,8 @@ class Listener:
         try:
             for channel in self._handlers:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            if self._greet is not None:
+                await self._greet(connection)
             self.is_listening = True
             self._found()
             while True:

@@ -1,6 +1,7 @@
 """One gateway process: what it holds, how it starts, how it says that it lives, how it stops."""
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -15,6 +16,7 @@ from django.db import close_old_connections
 from psycopg_pool import AsyncConnectionPool
 
 from billing.estimation import family_of, preload
+from billing.processes import LIFE_LOCK
 from billing.writer import (
     ESTIMATE,
     HOLD,
@@ -43,6 +45,7 @@ HEARTBEAT_EVERY_S = 2.0
 RELOAD_PAUSE_S = 0.5
 FINISH_WITHIN_S = 8.0
 CONNECT_TIMEOUT_S = 3
+GC_THRESHOLDS = (20_000, 20, 50)
 START_WITHIN_S = 30.0  # how long a gateway that starts waits for PostgreSQL
 POOL_WAIT_S = 1.0  # a request that needs PostgreSQL is refused after this long without it
 POOL_RECONNECT_S = 2.0  # then a new request tries anew, so that recovery needs no back-off
@@ -56,10 +59,12 @@ WATCHFUL = {
     "tcp_user_timeout": 10_000,  # milliseconds
 }
 
-# A plan made while a table was small must not scan it when it is large.
+# A plan made while a table was small must not scan it when it is large: a batch is at most
+# `BATCH_ITEMS` rows, which are looked up by their ids.
 LEDGER_OPTIONS = (
     f"-c lock_timeout={LOCK_TIMEOUT_MS} -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-    " -c enable_seqscan=off -c jit=off -c synchronous_commit=on"
+    " -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
+    " -c jit=off -c synchronous_commit=on"
 )
 
 
@@ -131,6 +136,7 @@ class Runtime:
             {KEYS_CHANNEL: self._key_changed, CATALOG_CHANNEL: self._catalog_changed},
             lost=self._changes_lost,
             found=self._changes_found,
+            greet=self._show_life,
         )
         self.principals = PrincipalCache(self.pool, lambda: self.listener.is_listening)
         self.key_uses = KeyUses(self.pool)
@@ -155,6 +161,7 @@ class Runtime:
         await self._beat()
         self.snapshot = await asyncio.to_thread(_load)
         await self.recorder.start()
+        _quiet_collector()
         for writer in self._writers:
             writer.start()
         loop = asyncio.get_running_loop()
@@ -194,6 +201,15 @@ class Runtime:
             )
             self._upstreams[vendor] = upstream
         return upstream
+
+    async def _show_life(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Hold a lock for as long as the listening connection lasts.
+
+        A process that is too busy to beat still holds it, so its open streams are left to it.
+        """
+        await connection.execute(
+            "SELECT pg_advisory_lock(%s, %s::int)", (LIFE_LOCK, self.process_id)
+        )
 
     def _key_changed(self, payload: str) -> None:
         self.principals.forget(payload)
@@ -270,6 +286,16 @@ class Runtime:
             await self.key_uses.write()
         except Exception as error:  # noqa: BLE001  # the sweeper notices a silent death too
             logger.warning("No good-bye: %s", type(error).__name__)
+
+
+def _quiet_collector() -> None:
+    """What is loaded by now lives as long as the process: the collector need not look at it again.
+
+    Requests make few cycles, so it also runs more rarely. Its pauses are every stream's pauses.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _load() -> Snapshot:

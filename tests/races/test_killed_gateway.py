@@ -1,10 +1,12 @@
 """A gateway that is killed in mid-stream: its exchange is settled once, and nothing stays held."""
 
 import json
+from datetime import timedelta
 
 import pytest
 import requests
 from django.db import connection
+from django.utils import timezone
 
 from billing.audit import audit
 from billing.messages import INTERRUPTED
@@ -29,11 +31,13 @@ def models(stack, committed, ready_price) -> None:
 
 @pytest.fixture
 def swept(settings):
-    """Sweeps as if the killed gateway had been silent for an hour."""
+    """Sweeps as if the killed gateway had been silent for minutes."""
     settings.GATEWAY_DEAD_AFTER_S = 2
 
     def run(exchange: Exchange) -> Exchange:
-        GatewayProcess.objects.filter(pk=exchange.process_id).update(seen_at="2026-01-01T00:00Z")
+        GatewayProcess.objects.filter(pk=exchange.process_id).update(
+            seen_at=timezone.now() - timedelta(minutes=5)
+        )
         with connection.cursor() as cursor:
             cursor.execute("SELECT now() - pg_postmaster_start_time() > interval '3 s'")
             assert cursor.fetchone() == (True,)
@@ -41,6 +45,11 @@ def swept(settings):
         return Exchange.objects.select_related("charge").get(id=exchange.id)
 
     return run
+
+
+def _silence(exchange: Exchange) -> None:
+    long_ago = timezone.now() - timedelta(minutes=5)
+    GatewayProcess.objects.filter(pk=exchange.process_id).update(seen_at=long_ago)
 
 
 def _state(exchange: Exchange) -> str:
@@ -118,7 +127,8 @@ def test_sweeping_twice_or_at_once_settles_once(stack, world, models, swept) -> 
     tenant = world.tenant(balance="1")
     gateway, url = stack.serve("killed", "gateway.asgi:application")
     answer = ask(url, world.key(tenant).secret, SLOW)
-    next(answer.iter_lines())
+    lines = answer.iter_lines()
+    next(lines)
     exchange = until(Exchange.objects.filter(tenant_id=tenant.pk).first)
     gateway.kill()
     answer.close()
@@ -135,7 +145,8 @@ def test_sweeping_twice_or_at_once_settles_once(stack, world, models, swept) -> 
 def test_a_living_gateway_keeps_its_stream(stack, world, models, settings) -> None:
     tenant = world.tenant(balance="1")
     answer = ask(stack.base_url, world.key(tenant).secret, SLOW)
-    next(answer.iter_lines())
+    lines = answer.iter_lines()
+    next(lines)
     exchange = until(Exchange.objects.filter(tenant_id=tenant.pk).first)
 
     sweep()
@@ -160,3 +171,18 @@ def test_an_orderly_stop_settles_what_it_cuts(stack, world, models) -> None:
     until(lambda: _state(exchange) == "settled")
     assert Charge.objects.get(exchange_id=exchange.id).charge_nanos > 0
     assert audit().differences == ()
+
+
+def test_a_gateway_that_is_too_busy_to_beat_keeps_its_stream(stack, world, models) -> None:
+    tenant = world.tenant(balance="1")
+    answer = ask(stack.base_url, world.key(tenant).secret, SLOW)
+    lines = answer.iter_lines()
+    next(lines)
+    exchange = until(Exchange.objects.filter(tenant_id=tenant.pk).first)
+    _silence(exchange)
+
+    sweep()
+
+    assert _state(exchange) == "open"
+    answer.close()
+    until(lambda: _state(exchange) == "settled")
