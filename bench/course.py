@@ -84,7 +84,8 @@ class Course:
         limited = self._target("farthing_limited", "Farthing, limited keys", where, keys.limited)
         hot = self._target("farthing_hot", "Farthing, one tenant", where, [keys.hot])
         others = [self._reference(), *self._peers()]
-        self._meter.idle_memory(farthing)
+        for target in (farthing, *others):
+            self._meter.idle_memory(target)
         self._warm_up([farthing, limited], [hot, *others])
         self._rounds([farthing, *others], limited, hot)
         self._meter.stream_memory(farthing)
@@ -92,7 +93,7 @@ class Course:
         used_when_quiet(where[0] or 0)
         self.facts["left behind"] = what_is_left(self.workshop, self._stores, keys, MAIN)
         self._growth()
-        medians = self._meter.medians()
+        medians = report.with_ratios(self._meter.medians())
         report.write(result, medians)
         self._print([farthing, limited, *others, self._direct], medians, profile)
         self.say(f"\n{time.monotonic() - begun:.0f} s; the numbers are in {result}.")

@@ -20,6 +20,8 @@ from gateway.supervisor.errors import StartError
 
 LITELLM_VERSION = "1.108.1"
 PORTKEY_VERSION = "1.15.2"
+# It asks for ^1.3.3 and gets one with which it fails every stream ("TypeError: immutable").
+PORTKEY_SERVER = {"@hono/node-server": "1.13.8"}
 INSTALL_SECONDS = 600.0
 KEY = "sk-bench-not-a-secret"
 
@@ -78,7 +80,7 @@ def _start_portkey(workshop: Workshop, vendor_url: str) -> Target:
     node = shutil.which("node")
     if node is None:
         raise NotHere("Portkey is skipped: there is no node on PATH.")
-    _ensure(f"@portkey-ai/gateway@{PORTKEY_VERSION}", server, lambda what: _npm(folder, what))
+    _ensure("@portkey-ai/gateway", server, lambda what: _npm(folder, {what: PORTKEY_VERSION}))
     port = free_port()
     preload = ["--require", str(NATIVE / "loopback.cjs")]
     argv = [node, *preload, str(server), f"--port={port}", "--headless"]
@@ -110,10 +112,11 @@ def _pip(folder: Path, what: str) -> None:
     _install([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", what])
 
 
-def _npm(folder: Path, what: str) -> None:
+def _npm(folder: Path, packages: dict[str, str]) -> None:
     folder.mkdir(exist_ok=True)
-    quiet = ["--no-audit", "--no-fund", "--silent"]
-    _install(["npm", "install", *quiet, "--prefix", str(folder), what])
+    wanted = {"private": True, "dependencies": packages, "overrides": PORTKEY_SERVER}
+    (folder / "package.json").write_text(json.dumps(wanted))
+    _install(["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(folder)])
 
 
 def _install(command: list[str]) -> None:

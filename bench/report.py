@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+PEERS = ("litellm", "portkey", "aiohttp")
 Medians = Mapping[str, Mapping[str, float]]
 
 
@@ -69,6 +70,16 @@ GOALS = (
         )
     ),
     Goal("farthing", "events_per_cpu_second", "events per CPU-s", 80_000, True, "{:,.0f}"),
+    *(
+        Goal(
+            "farthing", f"{what}_times_{peer}", f"{what} per CPU-s ÷ {name}'s", goal, True, "{:.1f}"
+        )
+        for peer, name, requests, events in (
+            ("litellm", "LiteLLM", 40, 130),
+            ("portkey", "Portkey", 4, 9),
+        )
+        for what, goal in (("requests", requests), ("events", events))
+    ),
     Goal("farthing", "paced_share", "256 paced streams, share", 0.95, True, "{:.3f}"),
     Goal("farthing", "hot_tenant_ratio", "one hot tenant ÷ 1,000", 0.8, True, "{:.2f}"),
     Goal("farthing", "resident_mb_idle", "resident MB, idle", 110, False, "{:.0f}"),
@@ -104,6 +115,18 @@ def table(titles: Mapping[str, str], medians: Medians) -> str:
         )
         for line in lines
     )
+
+
+def with_ratios(medians: Medians) -> dict[str, dict[str, float]]:
+    """What a machine's speed and its other work change least: our rates over a peer's."""
+    widened = {row: dict(metrics) for row, metrics in medians.items()}
+    ours = widened["farthing"]
+    for peer in PEERS:
+        for what in ("requests", "events"):
+            theirs = medians.get(peer, {}).get(f"{what}_per_cpu_second")
+            if theirs:
+                ours[f"{what}_times_{peer}"] = ours[f"{what}_per_cpu_second"] / theirs
+    return widened
 
 
 def goals(medians: Medians) -> str:

@@ -13,7 +13,6 @@ import django
 
 django.setup()
 
-from billing.wallets import top_up  # noqa: E402
 from django.db import connection, transaction  # noqa: E402  # after setup, like all that follows
 
 from bench import wire  # noqa: E402
@@ -21,6 +20,7 @@ from bench.ground import Ground, extra_models  # noqa: E402
 from billing.ids import new_exchange_id  # noqa: E402
 from billing.models import Account, AccountKind, Payment, Phase, Transfer, TransferCode  # noqa: E402
 from billing.money import NANOS_PER_UNIT  # noqa: E402
+from billing.wallets import top_up  # noqa: E402
 from gateway.catalog.apply import apply_file  # noqa: E402
 from gateway.supervisor.files import write_private  # noqa: E402
 from keys import secrets  # noqa: E402

@@ -54,7 +54,7 @@ static size_t event_bytes[EVENTS];
 static char answer[1024];
 static size_t answer_bytes;
 static const char stream_head[] =
-    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
     "cache-control: no-cache\r\nserver: bench\r\ntransfer-encoding: chunked\r\n\r\n";
 
 static int64_t now_nanos(void) {
