@@ -39,3 +39,7 @@ class BadCode(BillingError):
 
 class BadAdjustment(BillingError):
     """An adjustment that cannot be made or decided so; the message says why."""
+
+
+class BadLimit(BillingError):
+    """A spend limit that cannot be; the message says why."""

@@ -28,12 +28,15 @@ def tell(
     user_message: str,
     *,
     user_status: int | None,
-    exchange_id: UUID,
+    exchange_id: UUID | None,
     nanos: int,
     currency: str,
     is_test: bool,
 ) -> None:
-    """Add one to the open message of this kind, in the transaction of what it tells about."""
+    """Add one to the open message of this kind, in the transaction of what it tells about.
+
+    `exchange_id` is None where it is about no exchange.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             _UPSERT,

@@ -27,6 +27,11 @@ app.conf.update(
     timezone="UTC",
     beat_schedule={
         "sweep": {"task": "gateway.sweep", "schedule": 5.0, "options": {"expires": 10}},
+        "sweep-money": {
+            "task": "gateway.sweep_money",
+            "schedule": 10.0,
+            "options": {"expires": 20},
+        },
         "make-partitions": {"task": "gateway.make_partitions", "schedule": 3600.0},
         "forget": {"task": "gateway.forget", "schedule": 600.0},
         "audit": {"task": "gateway.audit", "schedule": 24 * 3600.0},

@@ -4,6 +4,7 @@ from uuid import UUID
 
 from celery import shared_task
 
+from billing import sweeps
 from billing.audit import audit_and_keep
 from gateway.exchanges import estimating, forgetting, partitions
 
@@ -17,6 +18,12 @@ def estimate_exchange(exchange_id: str) -> None:
 def sweep() -> None:
     """Find what a lost task, a dead gateway or a crash has left open."""
     estimating.sweep()
+
+
+@shared_task(name="gateway.sweep_money")
+def sweep_money() -> None:
+    """Expire credits, give what plans include, tell of limits, watch keys."""
+    sweeps.sweep_money()
 
 
 @shared_task(name="gateway.make_partitions")

@@ -4,10 +4,29 @@ import pytest
 from django.db import DatabaseError, transaction
 from django.utils import timezone
 
+from billing.audit import audit
+from billing.credits import expire_credits
 from billing.errors import BadPlanStart
-from billing.models import Plan, PlanTerms, Price, TenantPlan
-from billing.plans import assign_plan, assigned_at, terms_at, versions_at
+from billing.limits import remove_limit, set_limit
+from billing.models import (
+    Account,
+    Credit,
+    LimitPeriod,
+    Plan,
+    PlanTerms,
+    Price,
+    SpendLimit,
+    TenantPlan,
+)
+from billing.plans import (
+    assign_plan,
+    assigned_at,
+    give_what_plans_include,
+    terms_at,
+    versions_at,
+)
 from keys.models import AuditEvent
+from tests.billing.acts import UNIT
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -132,3 +151,68 @@ def test_terms_and_assignments_never_change(world) -> None:
             rows.update(**changes)
         with pytest.raises(DatabaseError), transaction.atomic():
             rows.delete()
+
+
+# --- what plans include -----------------------------------------------------------------------
+
+
+def limits_of(tenant) -> list[tuple[str, int, str]]:
+    rows = SpendLimit.objects.filter(account__tenant=tenant, removed_at=None).order_by("pk")
+    return list(rows.values_list("period", "amount_nanos", "action"))
+
+
+def a_giving_plan(**changes) -> Plan:
+    spend_limits = {"month": {"amount_nanos": 100 * UNIT, "action": "hard"}}
+    terms = {"included_credit_nanos": 5 * UNIT, "spend_limits": spend_limits, **changes}
+    return a_plan("team", **terms)
+
+
+def test_a_plan_gives_its_credit_once_a_month_and_takes_it_back(world) -> None:
+    tenant = world.tenant(balance="0")
+    tenant.time_zone = "Asia/Tokyo"
+    tenant.save(update_fields=["time_zone"])
+    december = datetime(2027, 11, 30, 15, tzinfo=UTC)  # the first of December in Tokyo
+    assign_plan(tenant, a_giving_plan(), actor="tests")
+
+    assert give_what_plans_include(december) == 2
+    assert give_what_plans_include(december) == 0
+    (account,) = Account.objects.filter(tenant=tenant, kind="credit")
+    assert (account.posted_nanos, account.expires_at) == (
+        5 * UNIT,
+        datetime(2027, 12, 31, 15, tzinfo=UTC),
+    )
+    assert Credit.objects.get().external_id.endswith(f"-tenant-{tenant.pk}-2027-12")
+
+    january = datetime(2027, 12, 31, 15, tzinfo=UTC)
+    assert expire_credits(january) == 1
+    assert give_what_plans_include(january) == 1
+    assert audit().is_clean
+
+
+def test_default_limits_come_with_the_plan_and_a_removed_one_stays_removed(world) -> None:
+    tenant = world.tenant()
+    assign_plan(tenant, a_giving_plan(included_credit_nanos=0), actor="tests")
+    assert give_what_plans_include() == 1
+    assert limits_of(tenant) == [("month", 100 * UNIT, "hard")]
+    remove_limit(SpendLimit.objects.get(), actor="alice")
+    assert give_what_plans_include() == 0
+    assert limits_of(tenant) == []
+
+
+def test_a_limit_of_the_tenants_own_is_left_alone(world) -> None:
+    tenant = world.tenant()
+    set_limit(tenant, LimitPeriod.MONTH, UNIT, actor="alice")
+    assign_plan(tenant, a_giving_plan(included_credit_nanos=0), actor="tests")
+    assert give_what_plans_include() == 0
+    assert limits_of(tenant) == [("month", UNIT, "hard")]
+
+
+def test_a_tenant_that_is_suspended_or_on_no_plan_is_given_nothing(world) -> None:
+    idle, left = world.tenant("Idle"), world.tenant("Left")
+    plan = a_giving_plan()
+    for tenant in (idle, left):
+        assign_plan(tenant, plan, actor="tests")
+    assign_plan(left, None, actor="tests")
+    idle.state = "suspended"
+    idle.save(update_fields=["state"])
+    assert give_what_plans_include() == 0
