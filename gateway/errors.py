@@ -195,13 +195,13 @@ def insufficient_balance() -> ApiError:
     )
 
 
-def key_limit_reached() -> ApiError:
+def key_limit_reached(which: str = "A spend limit is reached.") -> ApiError:
+    """Return a 402; `which` says which limit, its size, what is spent and held, and its reset."""
     return ApiError(
         HTTPStatus.PAYMENT_REQUIRED,
         QUOTA,
         "key_limit_reached",
-        "A spend limit of this key, its member or your organisation is reached. "
-        "You were not charged. Raise the limit under Limits, or wait for its reset.",
+        f"{which} {NOT_CHARGED} Raise the limit, or wait for its reset.",
     )
 
 

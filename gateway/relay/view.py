@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from billing.errors import LedgerUnavailable, QueueFull
 from billing.estimation import prompt_bound
 from billing.ids import new_exchange_id, request_id
-from billing.ledger import Hold, HoldAnswer, hold_answer
+from billing.ledger import Hold, HoldAnswer, LimitPassed, hold_answer
 from billing.money import text_from_nanos
 from billing.rating import PriceVersion, hold_nanos
 from billing.writer import Row
@@ -296,13 +296,29 @@ def _log_lost(kept: asyncio.Future[Any]) -> None:
 
 
 def _refusal(answer: HoldAnswer, needed_nanos: int) -> ApiError:
-    """Say which of the three it is: nothing left, too much asked, or others hold it for now."""
+    """Say which it is: a spend limit, nothing left, too much asked, or others hold it for now."""
+    if answer.limit is not None:
+        if answer.limit.frees_soon:
+            return errors.in_flight_budget_exhausted()
+        return errors.key_limit_reached(_limit_words(answer.limit))
     whole = answer.posted_nanos + answer.credit_limit_nanos
     if whole <= 0:
         return errors.insufficient_balance()
     if needed_nanos > whole:
         return errors.estimate_exceeds_balance()
     return errors.in_flight_budget_exhausted()
+
+
+def _limit_words(limit: LimitPassed) -> str:
+    size, posted, held, needed = map(
+        text_from_nanos,
+        (limit.amount_nanos, limit.posted_nanos, limit.held_nanos, limit.needed_nanos),
+    )
+    reset = f" It resets at {limit.resets_at:%Y-%m-%dT%H:%M:%SZ}." if limit.resets_at else ""
+    return (
+        f"The spend limit of this {limit.scope} ({limit.period}) is reached: {size}, of which "
+        f"{posted} is spent and {held} held; this request could cost {needed}.{reset}"
+    )
 
 
 def _arrival(request: HttpRequest) -> Arrival:

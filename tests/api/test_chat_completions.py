@@ -8,7 +8,8 @@ import requests
 
 from billing.audit import audit
 from billing.ids import completion_id
-from billing.models import Exchange
+from billing.limits import set_limit
+from billing.models import Exchange, LimitPeriod
 from gateway.models import Transcript
 from keys.models import KeyUse
 from keys.services import revoke_key
@@ -327,6 +328,19 @@ def test_a_request_that_could_cost_more_than_there_is_is_402(caller) -> None:
     alice = caller(balance="0.000001")
     answer = alice.chat("farthing-echo", max_tokens=1000)
     assert (answer.status_code, answer.json()["error"]["code"]) == (402, "estimate_exceeds_balance")
+
+
+def test_a_spend_limit_refuses_and_says_which_its_size_and_its_reset(caller) -> None:
+    alice = caller()
+    set_limit(alice.tenant, LimitPeriod.DAY, 1_000, actor="tests", key=alice.key)
+    answer = alice.chat("farthing-echo", max_tokens=100)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (402, "key_limit_reached")
+    assert error["message"].startswith(
+        "The spend limit of this key (day) is reached: 0.000001000, of which 0.000000000 is spent"
+    )
+    assert "It resets at " in error["message"]
+    assert alice.balance() == (10_000_000_000, 0)
 
 
 def test_the_hold_counts_every_choice(caller) -> None:
