@@ -33,6 +33,11 @@ app.conf.update(
             "options": {"expires": 20},
         },
         "make-partitions": {"task": "gateway.make_partitions", "schedule": 3600.0},
+        "recheck-vendors": {
+            "task": "gateway.recheck_vendors",
+            "schedule": 300.0,
+            "options": {"expires": 300},
+        },
         "forget": {"task": "gateway.forget", "schedule": 600.0},
         "audit": {"task": "gateway.audit", "schedule": 24 * 3600.0},
     },

@@ -7,6 +7,7 @@ from celery import shared_task
 from billing import sweeps
 from billing.audit import audit_and_keep
 from gateway.exchanges import estimating, forgetting, partitions
+from gateway.qualification.recheck import recheck_due
 
 
 @shared_task(name="gateway.estimate_exchange")
@@ -29,6 +30,12 @@ def sweep_money() -> None:
 @shared_task(name="gateway.make_partitions")
 def make_partitions() -> None:
     partitions.make()
+
+
+@shared_task(name="gateway.recheck_vendors")
+def recheck_vendors() -> None:
+    """Check the vendor model that has waited longest, of those that need a qualification."""
+    recheck_due()
 
 
 @shared_task(name="gateway.forget")
