@@ -206,9 +206,10 @@ class Runtime:
         """Hold a lock for as long as the listening connection lasts.
 
         A process that is too busy to beat still holds it, so its open streams are left to it.
+        Shared: a lost connection of ours, of which PostgreSQL has not heard yet, is not waited for.
         """
         await connection.execute(
-            "SELECT pg_advisory_lock(%s, %s::int)", (LIFE_LOCK, self.process_id)
+            "SELECT pg_advisory_lock_shared(%s, %s::int)", (LIFE_LOCK, self.process_id)
         )
 
     def _key_changed(self, payload: str) -> None:

@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import psycopg
 import pytest
+import time_machine
+from django.utils import timezone
 
 from gateway.runtime import principals
 from gateway.runtime.principals import PrincipalCache
@@ -79,6 +82,21 @@ def test_a_wrong_secret_for_a_known_key_proves_nothing(run, key, world) -> None:
         assert await cache.authenticate(key.secret) is not None
         forged = _with_public_id(other, key.key.public_id)
         assert await cache.authenticate(forged) is None
+
+    run(work)
+
+
+def test_a_known_key_expires_on_time(run, world) -> None:
+    expires_at = timezone.now() + timedelta(hours=1)
+    created = world.key(world.tenant(), expires_at=expires_at)
+
+    async def work(cache: PrincipalCache, pool: Pool) -> None:
+        assert await cache.authenticate(created.secret) is not None
+        with time_machine.travel(expires_at, tick=False):
+            for _ in range(2):
+                assert await cache.authenticate(created.secret) is None
+        assert await cache.authenticate(created.secret) is not None
+        assert pool.questions == 1
 
     run(work)
 
