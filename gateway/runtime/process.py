@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import connection
 from psycopg_pool import AsyncConnectionPool
 
 from billing.estimation import family_of, preload
@@ -300,11 +300,13 @@ def _quiet_collector() -> None:
 
 
 def _load() -> Snapshot:
-    """Read the catalog, and the vocabularies that its holds will need, before anybody asks."""
-    close_old_connections()
+    """Read the catalog, and the vocabularies that its holds will need, before anybody asks.
+
+    In a thread that may not be used again for days, so its connection is closed.
+    """
     try:
         snapshot = load_snapshot()
     finally:
-        close_old_connections()
+        connection.close()
     preload({family_of(*name).name for name in snapshot.counted_as()})
     return snapshot
