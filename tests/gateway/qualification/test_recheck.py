@@ -155,6 +155,7 @@ def test_two_at_a_time_are_one(clever):
         other.execute("SELECT pg_advisory_lock(%s)", [recheck.RECHECK_LOCK])
         made_vendor(clever.base_url, "echo")
         assert recheck_due(bounds=BOUNDS) == 0
+        other.execute("SELECT pg_advisory_unlock(%s)", [recheck.RECHECK_LOCK])
     assert due() == ["echo"]
 
 
