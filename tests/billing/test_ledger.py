@@ -102,6 +102,14 @@ def test_a_hold_sent_again_is_held_though_the_wallet_has_no_room_left(world) -> 
     assert phases(hold) == [(1, 1_000_000_000)]
 
 
+def test_a_hold_that_stands_twice_in_a_batch_is_held_once_and_answered_so(world) -> None:
+    tenant = world.tenant(balance="1")
+    hold = a_hold(tenant, 600_000_000)
+    assert [answer.is_held for answer in hold_now(hold, hold)] == [True, True]
+    assert wallet_of(tenant).held_nanos == 600_000_000
+    assert phases(hold) == [(1, 600_000_000)]
+
+
 def test_three_times_a_tenth_is_three_tenths_and_a_fourth_is_refused(world) -> None:
     tenant = world.tenant(balance="0.3")
     for _ in range(3):
