@@ -72,7 +72,10 @@ def _number(cursor: Any, query: str) -> int:
 
 
 def _rows(cursor: Any, query: str, *parameters: str) -> Iterator[dict[str, Any]]:
-    cursor.execute(f"{query} LIMIT {DIFFERENCES_SHOWN}", parameters or None)
+    """Materialised: a bare LIMIT is planned for the first rows, and there should be none."""
+    broken = f"WITH broken AS MATERIALIZED ({query})"
+    limited = f"{broken} SELECT * FROM broken LIMIT {DIFFERENCES_SHOWN}"  # noqa: S608  # our own
+    cursor.execute(limited, parameters or None)
     names = [column.name for column in cursor.description]
     for row in cursor.fetchall():
         yield {

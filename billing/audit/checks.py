@@ -103,15 +103,19 @@ RESOLUTIONS: Final = {
                    THEN h.posted IS NULL AND h.voided IS DISTINCT FROM h.held
                    ELSE h.posted IS NOT NULL OR h.voided IS NOT NULL END
     """,
-    "transfer of an unknown account, tenant or exchange": """
+    "transfer of an unknown account or tenant": """
         SELECT t.id, t.link
         FROM billing_transfer t
         LEFT JOIN billing_account d ON d.id = t.debit_account_id
         LEFT JOIN billing_account c ON c.id = t.credit_account_id
         WHERE d.id IS NULL OR c.id IS NULL OR d.currency <> c.currency
            OR coalesce(d.tenant_id, c.tenant_id) IS DISTINCT FROM t.tenant_id
-           OR (t.phase <> 0 AND NOT EXISTS (
-                SELECT FROM billing_exchange e WHERE e.id = t.link AND e.tenant_id = t.tenant_id))
+    """,
+    "transfer of an unknown exchange": """
+        SELECT t.id, t.link
+        FROM billing_transfer t
+        LEFT JOIN billing_exchange e ON e.id = t.link AND e.tenant_id = t.tenant_id
+        WHERE t.phase <> 0 AND e.id IS NULL
     """,
 }
 
@@ -207,14 +211,22 @@ RATED_QUERY: Final = """
         WHERE e.price_id IS NOT NULL AND c.usage_source <> 'none'
     ), rated AS (
         SELECT c.exchange_id, c.charge_nanos, c.shortfall_nanos,
-               div(c.input_tokens::numeric * r.input + 500000, 1000000)
-               + div(c.cached_input_tokens::numeric * r.cached_input + 500000, 1000000)
-               + div(c.cache_write_tokens::numeric * r.cache_write + 500000, 1000000)
-               + div(c.image_input_tokens::numeric * r.image_input + 500000, 1000000)
-               + div(c.audio_input_tokens::numeric * r.audio_input + 500000, 1000000)
-               + div(c.output_tokens::numeric * r.output + 500000, 1000000)
-               + div(c.reasoning_tokens::numeric * r.reasoning + 500000, 1000000)
-               + div(c.audio_output_tokens::numeric * r.audio_output + 500000, 1000000)
+               CASE c.input_tokens WHEN 0 THEN 0
+                 ELSE div(c.input_tokens::numeric * r.input + 500000, 1000000) END
+               + CASE c.cached_input_tokens WHEN 0 THEN 0
+                 ELSE div(c.cached_input_tokens::numeric * r.cached_input + 500000, 1000000) END
+               + CASE c.cache_write_tokens WHEN 0 THEN 0
+                 ELSE div(c.cache_write_tokens::numeric * r.cache_write + 500000, 1000000) END
+               + CASE c.image_input_tokens WHEN 0 THEN 0
+                 ELSE div(c.image_input_tokens::numeric * r.image_input + 500000, 1000000) END
+               + CASE c.audio_input_tokens WHEN 0 THEN 0
+                 ELSE div(c.audio_input_tokens::numeric * r.audio_input + 500000, 1000000) END
+               + CASE c.output_tokens WHEN 0 THEN 0
+                 ELSE div(c.output_tokens::numeric * r.output + 500000, 1000000) END
+               + CASE c.reasoning_tokens WHEN 0 THEN 0
+                 ELSE div(c.reasoning_tokens::numeric * r.reasoning + 500000, 1000000) END
+               + CASE c.audio_output_tokens WHEN 0 THEN 0
+                 ELSE div(c.audio_output_tokens::numeric * r.audio_output + 500000, 1000000) END
                + r.per_request AS cost_nanos
         FROM counted c
         LEFT JOIN rates r ON r.price_id = c.price_id AND r.terms_id = c.terms_id

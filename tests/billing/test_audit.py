@@ -42,7 +42,8 @@ BREAKS = {
     "hold neither posted nor voided, or voided for another amount": (
         "DELETE FROM billing_transfer WHERE phase = 3"
     ),
-    "transfer of an unknown account, tenant or exchange": (
+    "transfer of an unknown exchange": "DELETE FROM billing_exchange WHERE state = 'open'",
+    "transfer of an unknown account or tenant": (
         "UPDATE billing_transfer SET tenant_id = tenant_id + 1 WHERE code = 'top_up';"
         "UPDATE billing_payment SET tenant_id = tenant_id + 1"
     ),
