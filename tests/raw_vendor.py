@@ -146,6 +146,9 @@ class RawVendor:
         with self._lock:
             return [call for call in self.calls if call.payload["model"] == model]
 
+    def script_of(self, call: Call) -> Script:
+        return self._scripts[call.payload["model"]]
+
     def _accept(self) -> None:
         while True:
             try:
@@ -166,7 +169,7 @@ class RawVendor:
                 self.calls.append(call)
                 self.open_calls += 1
             try:
-                self._scripts[call.payload["model"]](call)
+                self.script_of(call)(call)
             finally:
                 call.left.set()
                 with self._lock:
