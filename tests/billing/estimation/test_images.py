@@ -58,6 +58,7 @@ def test_low_detail_is_kept() -> None:
         data_url(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 2**31, 1)),
         "",
     ],
+    ids=["link", "endless", "not-base64", "no-comma", "cut", "cut-jpeg", "too-wide", "empty"],
 )
 def test_an_image_that_says_no_size_has_none(url: str) -> None:
     assert read_image(url) == Image()

@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 
 from billing.estimation.images import Image
 from billing.estimation.reading import (
@@ -123,6 +123,7 @@ def test_null_is_no_completion() -> None:
 
 
 @given(json_value)
+@settings(max_examples=40)
 def test_no_request_raises(value: object) -> None:
     for body in (value, {"messages": value}, {"messages": [value], "tools": value}):
         if isinstance(body, dict):
@@ -132,6 +133,7 @@ def test_no_request_raises(value: object) -> None:
 
 
 @given(json_value)
+@settings(max_examples=40)
 def test_no_completion_raises(value: object) -> None:
     read_choices({"choices": value}, None)
     read_choices({"choices": [value, {"message": value, "finish_reason": value}]}, None)

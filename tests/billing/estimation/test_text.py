@@ -40,20 +40,19 @@ def test_a_control_token_of_a_hosted_vendor_counts_as_its_text() -> None:
     assert counter("qwen2")("<think>") == 3
 
 
-@pytest.mark.parametrize("name", VOCABULARIES)
 @given(text=wild_text)
 @settings(max_examples=30, deadline=None)
-def test_no_text_is_dropped(name: str, text: str) -> None:
+def test_no_text_is_dropped(text: str) -> None:
     """Decoding what was counted gives the text back, surrogates as a server sees them."""
-    vocabulary = VOCABULARIES[name]
-    tokens = encoding(vocabulary.file).encode(
-        text,
-        allowed_special="all" if vocabulary.recognised is None else vocabulary.recognised,
-        disallowed_special=(),
-    )
     seen = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert encoding(vocabulary.file).decode(tokens) == seen
-    assert counter(name)(text) == len(tokens)
+    for name, vocabulary in VOCABULARIES.items():
+        tokens = encoding(vocabulary.file).encode(
+            text,
+            allowed_special="all" if vocabulary.recognised is None else vocabulary.recognised,
+            disallowed_special=(),
+        )
+        assert encoding(vocabulary.file).decode(tokens) == seen, name
+        assert counter(name)(text) == len(tokens), name
 
 
 @given(text=any_text)
@@ -75,15 +74,15 @@ def test_cutting_prose_does_not_change_its_count() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        " " * 3_000_000 + "x",
-        "\n" * 1_000_000,
+        " " * 200_000 + "x",
+        "\n" * 200_000,
         "a" * 200_000,
-        "\0" * 500_000,
-        "\ud800" * 300_000,
-        "👍🏽" * 200_000,
-        "lorem ipsum " * 200_000,
+        "\0" * 200_000,
+        "\ud800" * 200_000,
+        "👍🏽" * 100_000,
+        pytest.param(" " * 3_000_000 + "x", marks=pytest.mark.long),
     ],
-    ids=["spaces", "newlines", "letters", "nuls", "surrogates", "emoji", "prose"],
+    ids=["spaces", "newlines", "letters", "nuls", "surrogates", "emoji", "worst"],
 )
 def test_long_inputs_are_counted_in_bounded_time(text: str) -> None:
     started = time.monotonic()

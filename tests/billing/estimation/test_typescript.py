@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 
 from billing.estimation.typescript import MAX_DEPTH, functions_text
 from tests.billing.estimation.texts import json_value
@@ -71,6 +71,7 @@ def test_a_long_definition_is_not_repeated_without_end() -> None:
 
 
 @given(json_value)
+@settings(max_examples=40)
 def test_no_tool_raises(value: object) -> None:
     functions_text([{"name": value, "parameters": value, "description": value}])
     functions_text([function({"a": value}, required=value, **{"$defs": value})])
