@@ -1,50 +1,73 @@
-"""Where a request comes from: forwarded headers are believed from configured proxies only."""
+"""Where a request comes from: what proxies forward is believed from configured ones only.
 
-import ipaddress
-from collections.abc import Sequence
-from functools import lru_cache
+`true_scope` is asked once, before anything else looks at a request; behind it nothing reads a
+forwarded header. `X-Forwarded-For` and `-Proto` are believed; every other one (`-Host`, `-Port`,
+`Forwarded`, `Via`, `X-Real-IP`) decides nothing, and is kept in transcripts as what it is: words
+of whoever sent them.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from django.conf import settings
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from keys.networks import Address, Network, address_of, network_of
+
+Scope = dict[str, Any]
 
 FORWARDED_HOPS_MAX = 20
-MAPPED_PREFIX = "::ffff:"  # an IPv4 client of a socket that speaks IPv6
+SCHEMES = frozenset({"http", "https"})
 
 
-def client_address(peer: str, forwarded_for: str) -> str:
-    """The first hop from the right that is no trusted proxy; the peer itself if it is none."""
-    if not settings.TRUSTED_PROXIES:
-        return peer.removeprefix(MAPPED_PREFIX)
-    trusted = _trusted(tuple(settings.TRUSTED_PROXIES))
-    address = _parse(peer)
-    if not trusted or address is None or not _is_in(address, trusted):
-        return str(address or peer)
-    for text in reversed(forwarded_for.split(",")[-FORWARDED_HOPS_MAX:]):
-        hop = _parse(text.strip())
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Read addresses and ranges. Raises ValueError, which names the one that is neither."""
+    return tuple(map(network_of, texts))
+
+
+def true_scope(scope: Scope) -> Scope:
+    """Return the request with the client's own address and scheme, whoever passed it on."""
+    peer, port = scope.get("client") or ("", 0)
+    address = address_of(peer)
+    if address is None:
+        return scope  # a socket without addresses: nobody is there to be trusted
+    proxies: Sequence[Network] = settings.TRUSTED_PROXIES
+    if not _is_in(address, proxies):
+        return scope if str(address) == peer else {**scope, "client": (str(address), port)}
+    client = _client_behind(address, _said(scope, b"x-forwarded-for"), proxies)
+    *_, nearest = _said(scope, b"x-forwarded-proto") or [""]
+    scheme = nearest.lower() if nearest.lower() in SCHEMES else scope["scheme"]
+    return {**scope, "client": (str(client), 0), "scheme": scheme}
+
+
+def _client_behind(peer: Address, hops: Sequence[str], proxies: Sequence[Network]) -> Address:
+    """Return the first hop from the right that is no trusted proxy, else the last that is one.
+
+    Each proxy adds whom it heard on the right, so what stands left of a stranger is his word.
+    """
+    address = peer
+    for text in reversed(hops[-FORWARDED_HOPS_MAX:]):
+        hop = address_of(_without_port(text))
         if hop is None:
             break
         address = hop
-        if not _is_in(hop, trusted):
+        if not _is_in(hop, proxies):
             break
-    return str(address)
-
-
-@lru_cache(maxsize=8)
-def _trusted(texts: tuple[str, ...]) -> tuple[Network, ...]:
-    return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
-
-
-def _is_in(address: Address, networks: Sequence[Network]) -> bool:
-    return any(address in network for network in networks)
-
-
-def _parse(text: str) -> Address | None:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        return address.ipv4_mapped
     return address
+
+
+def _said(scope: Scope, wanted: bytes) -> list[str]:
+    """Return the values of a header's lists, in order over all of its lines."""
+    lines = [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
+    return [text.strip() for line in lines for text in line.split(",")]
+
+
+def _without_port(text: str) -> str:
+    """Some balancers write `203.0.113.9:4711` or `[2001:db8::1]:4711`."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    host, colon, port = text.partition(":")
+    return host if colon and port.isdecimal() else text
+
+
+def _is_in(address: Address, ranges: Sequence[Network]) -> bool:
+    return any(address in network for network in ranges)

@@ -10,7 +10,8 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 django.setup()
 
-from gateway.cors import Cors  # noqa: E402  # after setup, like all that reads models
+from gateway.addresses import true_scope  # noqa: E402  # after setup, like all that follows
+from gateway.cors import Cors  # noqa: E402
 from gateway.hotpath import PATH, HotPath  # noqa: E402
 from gateway.relay.exchange import Receive, Send  # noqa: E402
 from gateway.relay.settling import resume  # noqa: E402
@@ -28,6 +29,7 @@ class Farthing:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            scope = true_scope(scope)
             if scope["path"] == PATH and scope["method"] == "POST" and self._hot_path is not None:
                 await self._hot_path(scope, receive, send)
             else:

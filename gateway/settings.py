@@ -6,9 +6,12 @@
 from pathlib import Path
 
 from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
 from psycopg.conninfo import conninfo_to_dict
 
+from gateway.addresses import networks
 from gateway.local import environment
+from keys.networks import Network
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENVIRONMENT = environment()
@@ -20,6 +23,13 @@ def _flag(name: str) -> bool:
 
 def _words(name: str, default: str = "") -> list[str]:
     return [word.strip() for word in ENVIRONMENT.get(name, default).split(",") if word.strip()]
+
+
+def _networks(name: str) -> tuple[Network, ...]:
+    try:
+        return networks(_words(name))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}.") from None
 
 
 # --- secrets: none has a default that works in production -------------------------------------
@@ -37,13 +47,12 @@ if not SECRET_KEY:
 
 ALLOWED_HOSTS = _words("FARTHING_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = _words("FARTHING_TRUSTED_ORIGINS")
-TRUSTED_PROXIES = _words("FARTHING_TRUSTED_PROXIES")
+TRUSTED_PROXIES = _networks("FARTHING_TRUSTED_PROXIES")
 CORS_ORIGINS = _words("FARTHING_CORS_ORIGINS")
 HTTPS_ONLY = _flag("FARTHING_HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS_ONLY
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = True
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXIES else None
 
 # --- the parts --------------------------------------------------------------------------------
 

@@ -5,13 +5,13 @@ A `Principal` is a frozen copy of a key and of its tenant's state. It is read fr
 triggers on the key and tenant tables, however the row was changed).
 """
 
-import ipaddress
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from keys import secrets
+from keys.networks import Network, address_of, network_of
 
 CHANNEL = "farthing_keys"
 
@@ -23,10 +23,6 @@ SELECT k.id, k.public_id, k.secret_hash, k.kind, k.name, k.allowed_models, k.all
 FROM keys_apikey k JOIN keys_tenant t ON t.id = k.tenant_id
 WHERE k.public_id = %s
 """
-
-MAPPED_PREFIX_BITS = 96
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +62,8 @@ class Principal:
     def may_come_from(self, address: str) -> bool:
         if not self.allowed_ips:
             return True
-        try:
-            client = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        if isinstance(client, ipaddress.IPv6Address) and client.ipv4_mapped:
-            client = client.ipv4_mapped
-        return any(client in network for network in self.allowed_ips)
+        client = address_of(address)
+        return client is not None and any(client in network for network in self.allowed_ips)
 
 
 def principal_from_row(row: Sequence[Any]) -> Principal:
@@ -83,7 +74,7 @@ def principal_from_row(row: Sequence[Any]) -> Principal:
         kind=row[3],
         key_name=row[4],
         allowed_models=None if row[5] is None else frozenset(row[5]),
-        allowed_ips=tuple(_network(text) for text in row[6] or ()),
+        allowed_ips=tuple(network_of(text) for text in row[6] or ()),
         requests_per_minute=row[7],
         concurrent_requests=row[8],
         expires_at_s=row[9],
@@ -93,13 +84,3 @@ def principal_from_row(row: Sequence[Any]) -> Principal:
         currency=row[13],
         transcript_policy=row[14],
     )
-
-
-def _network(text: str) -> Network:
-    """An IPv4 range in IPv6's clothes is the IPv4 range, as a client's address is."""
-    network = ipaddress.ip_network(text, strict=False)
-    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_PREFIX_BITS:
-        mapped = network.network_address.ipv4_mapped
-        if mapped is not None:
-            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_PREFIX_BITS))
-    return network

@@ -1,6 +1,5 @@
 """Acts on tenants and keys. Each writes its trail in the transaction of the act."""
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +11,7 @@ from django.utils import timezone
 from keys import secrets
 from keys.errors import BadKeyRequest, KeyNotFound
 from keys.models import ApiKey, AuditAction, AuditEvent, KeyKind, Member, Role, Tenant, User
+from keys.networks import network_of
 
 NAME_LENGTH_MAX = 80
 LIMIT_MAX = 1_000_000
@@ -143,7 +143,7 @@ def _check_limits(limits: KeyLimits) -> None:
         raise BadKeyRequest("allowed_ips", "Enter at least one range, or none for any address.")
     for text in limits.allowed_ips or ():
         try:
-            ipaddress.ip_network(text, strict=False)
+            network_of(text)
         except ValueError:
             raise BadKeyRequest("allowed_ips", f"{text!r} is no IP address or range.") from None
     for name in ("requests_per_minute", "concurrent_requests"):

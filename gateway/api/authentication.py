@@ -9,7 +9,6 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from gateway import errors
-from gateway.addresses import client_address
 from keys import secrets
 from keys.principals import PRINCIPAL_SQL, Principal, principal_from_row
 
@@ -42,10 +41,7 @@ class KeyAuthentication(BaseAuthentication):
             raise errors.invalid_api_key()
         if not principal.tenant_is_active:
             raise errors.tenant_suspended()
-        address = client_address(
-            request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", "")
-        )
-        if not principal.may_come_from(address):
+        if not principal.may_come_from(request.META.get("REMOTE_ADDR", "")):
             raise errors.ip_not_allowed()
         return Caller(principal), principal
 

@@ -26,7 +26,6 @@ from billing.money import text_from_nanos
 from billing.rating import PriceVersion, hold_nanos
 from billing.writer import Row
 from gateway import errors
-from gateway.addresses import client_address
 from gateway.api.authentication import KeyAuthentication, bearer_text
 from gateway.api.renderers import AlwaysJson, OrjsonRenderer
 from gateway.errors import ApiError
@@ -327,7 +326,6 @@ def _arrival(request: HttpRequest) -> Arrival:
     found = dict(headers)
     exchange_id = new_exchange_id()
     client = scope.get("client") or ("", 0)
-    hops = [value for name, value in headers if name == b"x-forwarded-for"]
     named = found.get(b"x-client-request-id", b"").decode("latin-1")
     return Arrival(
         exchange_id=exchange_id,
@@ -337,7 +335,7 @@ def _arrival(request: HttpRequest) -> Arrival:
         path=scope["path"],
         http_version=scope.get("http_version", "1.1"),
         headers=headers,
-        client_address=client_address(client[0], b",".join(hops).decode("latin-1")),
+        client_address=client[0],
         client_request_id=named if CLIENT_REQUEST_ID.fullmatch(named) else None,
         body=request.body,
     )
