@@ -6,6 +6,7 @@ from django.db import connection
 from django.utils import timezone
 
 ESTIMATED = "vendor returned no token usage; billed at estimate"
+CUT_SHORT = "balance or limit used up in mid-answer; it ended early, billed for what was produced"
 INTERRUPTED = "the gateway stopped in mid-answer; what was delivered is billed at estimate"
 
 _UPSERT = """

@@ -11,6 +11,7 @@ from billing.estimation.estimates import (
     Estimate,
     count_completion,
     count_prompt,
+    count_text,
     estimate,
     prompt_bound,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "check_family",
     "count_completion",
     "count_prompt",
+    "count_text",
     "estimate",
     "family_of",
     "preload",

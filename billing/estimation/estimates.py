@@ -164,6 +164,11 @@ def prompt_bound(request: Mapping[str, Any], *, model: str, family: str | None =
     return max(found.prompt(read_prompt(request, model.lower()), tally), 0)
 
 
+def count_text(text: str, *, model: str, family: str | None = None) -> int:
+    """Tokens of a part of an answer, without what frames an answer: for a stream that runs."""
+    return counter(family_of(model, family).vocabulary)(text)
+
+
 _METHODS: tuple[Method, ...] = (TEMPLATE_EXACT, VOCABULARY_EXACT, APPROXIMATE)
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from billing.estimation import Estimate, estimate
 from billing.ledger import Facts, SettleAnswer, Settlement, settle_now
-from billing.messages import ESTIMATED, INTERRUPTED, status_message, tell
+from billing.messages import CUT_SHORT, ESTIMATED, INTERRUPTED, status_message, tell
 from billing.models import EstimateJob, Exchange, ExchangeState, MessageCategory
 from billing.processes import LIFE_LOCK
 from billing.rating import cost_nanos, version_of
@@ -121,7 +121,7 @@ def _settle(
     price = version_of(exchange.price, exchange.terms) if exchange.price is not None else None
     is_whole_estimate = replay.reading.source == "missing"
     outcome = job.facts["outcome"]
-    told = ESTIMATED if outcome != "gateway_died" else INTERRUPTED
+    told = _told(job, is_whole_estimate=is_whole_estimate)
     settlement = Settlement(
         exchange_id=exchange.id,
         tenant_id=exchange.tenant_id,
@@ -133,15 +133,21 @@ def _settle(
         settled_at=timezone.now(),
         facts=Facts(
             finish_reason=replay.relay.finish_reason,
-            message=status_message(told, exchange.status_code or 200)
-            if is_whole_estimate
-            else None,
+            message=None if told is None else status_message(told, exchange.status_code or 200),
         ),
         flags=(*replay.reading.flags, *counted.flags),
         vendor_usage=replay.reading.raw,
         estimate=_kept(counted),
     )
-    return _settle_and_tell(exchange, settlement, told if is_whole_estimate else None)
+    return _settle_and_tell(exchange, settlement, told)
+
+
+def _told(job: EstimateJob, *, is_whole_estimate: bool) -> str | None:
+    if job.facts.get("is_cut_short"):
+        return CUT_SHORT
+    if not is_whole_estimate:
+        return None
+    return INTERRUPTED if job.facts["outcome"] == "gateway_died" else ESTIMATED
 
 
 def _kept(counted: Estimate) -> dict[str, Any]:
@@ -164,9 +170,10 @@ def _settle_and_tell(
     with transaction.atomic():
         (answer,) = settle_now([settlement])
         if answer.is_settled_now and user_message is not None:
+            is_cut_short = user_message == CUT_SHORT
             tell(
                 exchange.tenant_id,
-                MessageCategory.ESTIMATE,
+                MessageCategory.LIMIT if is_cut_short else MessageCategory.ESTIMATE,
                 user_message,
                 user_status=exchange.status_code or 200,
                 exchange_id=exchange.id,

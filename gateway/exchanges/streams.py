@@ -19,8 +19,8 @@ EDGE_BYTES = 1_024
 """Of the head and of the end: where a vendor puts what is no delta, such as an error."""
 SECOND_CHOICE = re.compile(rb'"index":\s*1\b')
 TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
-
-_TEXTS = re.compile(rb'"(?:%s|arguments)":\s*"((?:[^"\\]|\\.)*+)"' % "|".join(TEXT_FIELDS).encode())
+TEXTS = re.compile(rb'"(?:%s|arguments)":\s*"((?:[^"\\]|\\.)*+)"' % "|".join(TEXT_FIELDS).encode())
+"""Each text of a delta, as JSON has it."""
 
 Path = tuple[int | str, ...]
 
@@ -51,7 +51,7 @@ def mask_stream(stream: bytes) -> bytes:
 
 def _may_hold_secrets(stream: bytes) -> bool:
     edges = stream if len(stream) <= 2 * EDGE_BYTES else _edges(stream)
-    if secret_spans(edges) or secret_spans(b"".join(_TEXTS.findall(stream))):
+    if secret_spans(edges) or secret_spans(b"".join(TEXTS.findall(stream))):
         return True
     # Texts of several choices interleave: only put together properly do they say what they say.
     is_interleaved = SECOND_CHOICE.search(stream) is not None

@@ -31,7 +31,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`price` is None for a test key: nothing is charged."""
+    """`price` is None for a test key: nothing is charged.
+
+    `prompt_bound` and `output_bound` are the tokens that the hold covers, the latter a choice.
+    """
 
     arrival: Arrival
     principal: Principal
@@ -41,6 +44,7 @@ class Accepted:
     price: PriceVersion | None
     currency: str
     hold_nanos: int
+    prompt_bound: int
     output_bound: int
     grant: Grant
     claim: Claim | None = None

@@ -253,6 +253,11 @@ class AnswerRelay:
         return EVENT_STREAM if self._client_streams else JSON
 
     @property
+    def reads_events(self) -> bool:
+        """Say whether the vendor sends events, so that the answer can end before its end."""
+        return self._reader == self._receive_events
+
+    @property
     def sent_any(self) -> bool:
         return self._stream.sent_any
 

@@ -14,6 +14,11 @@ COMPRESSION_LEVEL = 1
 HASH_STEP_BYTES = 1024 * 1024
 
 
+Mark = tuple[int, int]
+"""How far a capture was read: whole blocks, and bytes of the next one."""
+START: Mark = (0, 0)
+
+
 class _Compressors(threading.local):
     """One compressor a thread: it may be shared by captures, but not used by two at once."""
 
@@ -57,6 +62,12 @@ class Capture:
     def parts(self) -> tuple[bytes, bytes]:
         """Return the frames so far, and what is kept behind them uncompressed."""
         return b"".join(self._frames), bytes(self._pending)
+
+    def since(self, mark: Mark) -> tuple[bytes, Mark]:
+        """Return what was kept after an earlier `mark`, unpacked, and the mark of now."""
+        block, offset = mark
+        newer = unpack(b"".join(self._frames[block:])) + self._pending
+        return newer[offset:], (len(self._frames), len(self._pending))
 
     @property
     def is_cut(self) -> bool:

@@ -19,6 +19,7 @@ from gateway.relay.accepted import Accepted
 from gateway.relay.answer import AnswerRelay
 from gateway.relay.attempt import PATH, Attempt
 from gateway.relay.capture import Capture
+from gateway.relay.cover import Cover
 from gateway.relay.failures import Fault
 from gateway.relay.headers import JSON_HEADERS, STREAM_HEADERS, Headers, encoded
 from gateway.relay.idempotency import ANSWER_BYTES_MAX, may_be_repeated
@@ -61,7 +62,8 @@ class Exchange:
         self._accepted = accepted
         self._headers = headers
         self._loop = asyncio.get_running_loop()
-        self._settling = Settling(runtime, accepted)
+        self._cover = Cover(runtime, accepted)
+        self._settling = Settling(runtime, accepted, self._cover)
         self._attempt: Attempt | None = None
         self._response: UpstreamResponse | None = None
         self._send: Send
@@ -138,6 +140,7 @@ class Exchange:
         attempt = Attempt(route, relay, body, self._loop.time(), asks_usage=asks_usage)
         self._attempt = attempt
         self._settling.begin(attempt)
+        self._cover.begin(attempt)
         return attempt
 
     async def _run(self, attempt: Attempt) -> bytes:
@@ -180,10 +183,20 @@ class Exchange:
                 return out
             if out:
                 await self._write(out)
+            size_bytes = attempt.capture.size_bytes
+            if size_bytes >= self._cover.look_at_bytes and not await self._carries(attempt):
+                response.abort()
+                return relay.finish_early("length")
             if now_s >= self._checkpoint_at_s:
                 self._checkpoint(now_s)
             if self._drain_until_s is not None and now_s >= self._drain_until_s:
                 return b""
+
+    async def _carries(self, attempt: Attempt) -> bool:
+        """One body is over when it is seen, so there is nothing to end."""
+        if not attempt.relay.reads_events:
+            return True
+        return await self._cover.carries(attempt.capture.size_bytes)
 
     async def _end(self, attempt: Attempt, last: bytes) -> None:
         """Settle, then close the answer: what a client has read to the end is settled."""

@@ -16,6 +16,7 @@ import psycopg
 from billing.errors import LedgerUnavailable
 from billing.ids import completion_id
 from billing.ledger import Facts, Hold, Settlement
+from billing.messages import CUT_SHORT, status_message
 from billing.money import text_from_nanos
 from billing.rating import cost_nanos
 from billing.usage import Usage, UsageReading, read_usage
@@ -24,6 +25,7 @@ from gateway.exchanges.masking import storable
 from gateway.relay.accepted import Accepted
 from gateway.relay.attempt import Attempt
 from gateway.relay.capture import Capture
+from gateway.relay.cover import Cover
 from gateway.relay.headers import Headers
 from gateway.relay.transcript import Sent, spoken
 from gateway.runtime.process import STATEMENT_TIMEOUT_MS, Runtime
@@ -38,9 +40,10 @@ OUR_ACCOUNT = frozenset({401, 402, 403})  # a vendor's word on our credential is
 
 
 class Settling:
-    def __init__(self, runtime: Runtime, accepted: Accepted) -> None:
+    def __init__(self, runtime: Runtime, accepted: Accepted, cover: Cover) -> None:
         self._runtime = runtime
         self._accepted = accepted
+        self._cover = cover
         self._loop = asyncio.get_running_loop()
         self._attempts: list[Attempt] = []
         self._status_code = 0
@@ -67,7 +70,8 @@ class Settling:
     async def settle(self) -> None:
         """Make the end durable, waiting `SETTLE_WAIT_S` at most; the rest goes on behind."""
         reading, outcome = self._plan()
-        if reading is None or reading.is_complete:
+        is_counted = reading is None or reading.is_complete
+        if is_counted and not self._cover.is_cut_short:
             settlement = self._settlement(reading, outcome)
             self._cost_nanos = settlement.cost_nanos
             await self._submit(self._runtime.settlements, settlement.item())
@@ -192,7 +196,7 @@ class Settling:
     def _message(self) -> dict[str, Any] | None:
         failure = self._attempts[-1].relay.failure
         if failure is None:
-            return None
+            return status_message(CUT_SHORT, 200) if self._cover.is_cut_short else None
         is_ours = failure.vendor_status in OUR_ACCOUNT
         return {
             "vendor_status": None if is_ours else failure.vendor_status,
@@ -222,7 +226,8 @@ class Settling:
                 "head": attempt.kept_head(),
                 "outcome": outcome,
                 "cached_beside": attempt.route.vendor.cached_beside,
-                "output_bound": accepted.output_bound,
+                "output_bound": self._cover.output_bound,
+                "is_cut_short": self._cover.is_cut_short,
                 "choices": accepted.request.n,
                 "size_bytes": attempt.capture.size_bytes,
                 "kept_bytes": attempt.capture.kept_bytes,

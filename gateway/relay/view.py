@@ -195,7 +195,7 @@ class _Admission:
     ) -> Relayed:
         asked = request.max_output_tokens or model.default_output_tokens
         output_bound = min(asked, model.max_output_tokens)
-        nanos = 0
+        prompt = nanos = 0
         if price is not None and not price.is_free:
             prompt = prompt_bound(
                 request.payload,
@@ -232,6 +232,7 @@ class _Admission:
             price=price,
             currency=principal.currency,
             hold_nanos=nanos,
+            prompt_bound=prompt,
             output_bound=output_bound,
             grant=self._grant,
             claim=self._claimed,

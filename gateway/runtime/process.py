@@ -19,6 +19,7 @@ from billing.estimation import family_of, preload
 from billing.processes import LIFE_LOCK
 from billing.writer import (
     ESTIMATE,
+    EXTEND,
     HOLD,
     HOLD_PAUSES_S,
     REFUSE,
@@ -126,6 +127,7 @@ class Runtime:
         )
         ledger = partial(connect, LEDGER_OPTIONS)
         self.holds = GroupCommit("holds", HOLD, ledger, HOLD_PAUSES_S)
+        self.extensions = GroupCommit("extensions", EXTEND, ledger, HOLD_PAUSES_S)
         self.settlements = GroupCommit("settlements", SETTLE, ledger, SETTLE_PAUSES_S)
         self.estimates = GroupCommit("estimates", ESTIMATE, ledger, SETTLE_PAUSES_S)
         self.refusals = GroupCommit("refusals", REFUSE, ledger, SETTLE_PAUSES_S)
@@ -149,7 +151,7 @@ class Runtime:
 
     @property
     def _writers(self) -> tuple[GroupCommit, ...]:
-        return (self.holds, self.settlements, self.estimates, self.refusals)
+        return (self.holds, self.extensions, self.settlements, self.estimates, self.refusals)
 
     @property
     def process_id(self) -> int:

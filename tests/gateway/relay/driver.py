@@ -25,6 +25,8 @@ from gateway.upstream import Timeouts, Upstream
 from tests.gateway.runtime.conftest import PLAIN
 
 CREDENTIAL = "vk-canary-0001"
+EXTENDED = (0, "extended", 1, None)
+REFUSED = (0, "refused", 1, None)
 PRICE = PriceVersion(1, "USD", Rates(*[1_000_000_000] * 5, *[4_000_000_000] * 3))
 TIMEOUTS = Timeouts(connect_s=2.0, first_byte_s=5.0, idle_s=5.0, total_s=20.0)
 
@@ -83,6 +85,7 @@ def accepted(vendor: VendorAccess | None = None, *, stream: bool = True, **chang
         price=PRICE,
         currency="USD",
         hold_nanos=1_000_000,
+        prompt_bound=20,
         output_bound=100,
         grant=Grant(is_allowed=True, slot="slot"),
     )
@@ -117,6 +120,7 @@ class Stage:
 
     def __init__(self, **parts: Any) -> None:
         self.background = Background()
+        self.extensions = parts.get("extensions") or Ledger("extensions", EXTENDED)
         self.settlements = parts.get("settlements") or Ledger("settlements")
         self.estimates = parts.get("estimates") or Ledger("estimates")
         self.spool = Spool(None)

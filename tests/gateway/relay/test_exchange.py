@@ -5,18 +5,22 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import pytest
 
+from billing.messages import CUT_SHORT
 from gateway.relay import exchange as module
 from gateway.relay import settling
 from gateway.relay.answer import AnswerRelay
+from gateway.relay.cover import LOOK_EVERY_BYTES
 from gateway.relay.exchange import COMMENT, Exchange
-from tests.gateway.relay.driver import Client, Ledger, Stage, a_vendor, accepted, run
+from tests.gateway.relay.driver import REFUSED, Client, Ledger, Stage, a_vendor, accepted, run
 from tests.gateway.upstream.vendor import Script, Vendor, Wire, sized
 from tests.raw_vendor import DONE, ENDING, WHOLE, chunk
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 COST_NANOS = 30_000
+READ_BYTES = 256 * 1024  # the most that one read of ours takes at once
 
 Play = Callable[[Exchange, Client, Stage, Vendor], Awaitable[None]]
 
@@ -382,3 +386,88 @@ def test_a_long_stream_is_check_pointed(monkeypatch) -> None:
     sizes = [item["job"]["size_bytes"] for item in points]
     assert sizes == sorted(sizes)
     assert len(stage.settlements.items) == 1
+
+
+# --- longer than what is held -----------------------------------------------------------------
+
+WORDS = [chunk(" hello")] * 20
+
+
+async def endless(wire: Wire) -> None:
+    await wire.request()
+    await wire.send(HEAD)
+    sending = asyncio.create_task(say_for_ever(wire))
+    await wire.closed_by_client()
+    sending.cancel()
+
+
+async def say_for_ever(wire: Wire) -> None:
+    while True:
+        await wire.send(*WORDS)
+
+
+def test_a_stream_that_nothing_carries_ends_well_formed_and_its_vendor_is_left() -> None:
+    async def act(task, client: Client, stage: Stage, vendor: Vendor) -> None:
+        await task
+        await vendor.closed_by_client.wait()
+        assert client.status == 200
+        assert client.body.endswith(b'"finish_reason":"length"}]}\n\n' + DONE)
+        assert b'"error"' not in client.body
+
+    stage = play(endless, act, stage=Stage(extensions=Ledger("extensions", REFUSED)))
+    (item,) = stage.estimates.items
+    assert (item["is_ready"], item["job"]["outcome"], item["finish_reason"]) == (
+        True,
+        "answered",
+        "length",
+    )
+    assert item["job"]["is_cut_short"] is True
+    assert item["message"]["user_message"] == CUT_SHORT
+    assert item["message"]["user_status"] == 200
+    assert stage.settlements.items == []
+    assert stage.given_back == ["slot"]
+
+
+def test_what_is_read_beyond_the_hold_is_bounded() -> None:
+    stage = play(endless, watch, stage=Stage(extensions=Ledger("extensions", REFUSED)))
+    (item,) = stage.estimates.items
+    held_bytes = 100 * len(chunk(" hello"))
+    assert item["job"]["size_bytes"] < held_bytes + LOOK_EVERY_BYTES + READ_BYTES
+
+
+def test_a_stream_whose_hold_is_extended_goes_on_to_its_end() -> None:
+    stage = play(streaming(*WORDS * 30, ENDING), watch)
+    (item,) = stage.settlements.items
+    assert (item["outcome"], item["message"]) == ("answered", None)
+    assert len(stage.extensions.items) == 1
+
+
+def test_a_short_answer_asks_for_nothing() -> None:
+    stage = play(streaming(*WORDS, ENDING), watch)
+    assert stage.extensions.items == []
+
+
+def test_a_folded_stream_that_nothing_carries_is_one_body_with_its_reason() -> None:
+    async def act(task, client: Client, stage: Stage, vendor: Vendor) -> None:
+        await task
+        (choice,) = orjson.loads(client.body)["choices"]
+        assert choice["finish_reason"] == "length"
+        assert choice["message"]["content"].startswith(" hello hello")
+
+    stage = play(endless, act, stage=Stage(extensions=Ledger("extensions", REFUSED)), stream=False)
+    assert stage.estimates.items[0]["job"]["is_cut_short"] is True
+
+
+def test_one_body_is_over_when_it_is_seen() -> None:
+    body = WHOLE.replace(b'"Hello"', b'"%b"' % (b" hello" * 10_000))
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(sized(body, b"Content-Type: application/json"))
+
+    stage = play(
+        script, watch, stage=Stage(extensions=Ledger("extensions", REFUSED)), stream=False
+    )
+    (item,) = stage.settlements.items
+    assert (item["outcome"], item["cost_nanos"]) == ("answered", COST_NANOS)
+    assert stage.extensions.items == []

@@ -12,6 +12,7 @@ from billing.errors import LedgerUnavailable, QueueFull
 from billing.ledger import Hold
 from gateway.relay import settling
 from gateway.relay.attempt import Attempt
+from gateway.relay.cover import Cover
 from gateway.relay.failures import Fault
 from gateway.relay.settling import Settling, insist, release_unanswered
 from tests.gateway.relay.driver import Ledger, Stage, accepted, run
@@ -48,7 +49,7 @@ async def ended(
         attempt.relay.receive_fault(fault)
     elif not gone:
         attempt.relay.receive_end()
-    work = Settling(stage, known)
+    work = Settling(stage, known, Cover(stage, known))
     work.begin(attempt)
     work.set_end(status_code=200, error_code=None, is_client_gone=gone)
     await work.settle()
@@ -183,7 +184,7 @@ def test_an_exchange_of_which_nothing_can_be_read_is_resolved_at_zero() -> None:
     async def work() -> None:
         stage = Stage()
         known = accepted()
-        lost = Settling(stage, known)
+        lost = Settling(stage, known, Cover(stage, known))
         lost.set_end(status_code=500, error_code="internal_error", is_client_gone=False)
         await lost.let_go()
         await stage.close()
@@ -243,7 +244,7 @@ def test_a_check_point_that_fails_is_no_failure_of_the_stream() -> None:
     async def work() -> None:
         stage = Stage(estimates=Ledger("estimates", LedgerUnavailable("away")))
         known = accepted()
-        work = Settling(stage, known)
+        work = Settling(stage, known, Cover(stage, known))
         attempt = Attempt(known.routes[0], relay(), b"{}", 0.0, asks_usage=True)
         attempt.answered(200, JSON, 0.0)
         attempt.received(TEXT, 0.0)
