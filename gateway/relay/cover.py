@@ -94,6 +94,7 @@ class Cover:
         self._accepted = accepted
         self._meter: Meter
         self._is_bounded = accepted.request.max_output_tokens is not None
+        self._ask_at = self._end_at = 0
         self._cover(accepted.output_bound * accepted.request.n)
         self.is_cut_short = False
         self.limit: LimitPassed | None = None

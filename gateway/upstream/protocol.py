@@ -18,6 +18,7 @@ from gateway.upstream.timeouts import Timeouts
 # A reader that lags by more than this makes us stop reading, and TCP makes the vendor stop
 # sending. One read past the mark is held too: 256 KiB at most, on asyncio and on uvloop.
 READ_HIGH_WATER_BYTES: Final = 64 * 1024
+READ_MOST_BYTES: Final = READ_HIGH_WATER_BYTES + 256 * 1024  # what a reader can get at once
 WRITE_PIECE_BYTES: Final = 128 * 1024
 # Loops round timers to a millisecond; without slack a timer that fires early would spin.
 TIMER_SLACK_S: Final = 0.001

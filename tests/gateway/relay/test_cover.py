@@ -172,7 +172,8 @@ def test_with_max_tokens_a_count_of_ours_does_not_end_what_the_vendor_ends_itsel
 
 
 @pytest.mark.parametrize(
-    "answer", [LedgerUnavailable("away"), psycopg.OperationalError("away"), (0, "closed", None, None)]
+    "answer",
+    [LedgerUnavailable("away"), psycopg.OperationalError("away"), (0, "closed", None, None)],
 )
 def test_without_the_ledgers_word_a_running_stream_goes_on(answer) -> None:
     cover, carries, ledger = looked(500, answer)

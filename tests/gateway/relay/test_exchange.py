@@ -14,13 +14,13 @@ from gateway.relay import settling
 from gateway.relay.answer import AnswerRelay
 from gateway.relay.cover import LOOK_EVERY_BYTES
 from gateway.relay.exchange import COMMENT, Exchange
+from gateway.upstream.protocol import READ_MOST_BYTES
 from tests.gateway.relay.driver import REFUSED, Client, Ledger, Stage, a_vendor, accepted, run
 from tests.gateway.upstream.vendor import Script, Vendor, Wire, sized
 from tests.raw_vendor import DONE, ENDING, WHOLE, chunk
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 COST_NANOS = 30_000
-READ_BYTES = 256 * 1024  # the most that one read of ours takes at once
 
 Play = Callable[[Exchange, Client, Stage, Vendor], Awaitable[None]]
 
@@ -432,7 +432,7 @@ def test_what_is_read_beyond_the_hold_is_bounded() -> None:
     stage = play(endless, watch, stage=Stage(extensions=Ledger("extensions", REFUSED)))
     (item,) = stage.estimates.items
     held_bytes = 100 * len(chunk(" hello"))
-    assert item["job"]["size_bytes"] < held_bytes + LOOK_EVERY_BYTES + READ_BYTES
+    assert item["job"]["size_bytes"] < held_bytes + LOOK_EVERY_BYTES + READ_MOST_BYTES
 
 
 def test_a_stream_whose_hold_is_extended_goes_on_to_its_end() -> None:
@@ -465,9 +465,7 @@ def test_one_body_is_over_when_it_is_seen() -> None:
         await wire.request()
         await wire.send(sized(body, b"Content-Type: application/json"))
 
-    stage = play(
-        script, watch, stage=Stage(extensions=Ledger("extensions", REFUSED)), stream=False
-    )
+    stage = play(script, watch, stage=Stage(extensions=Ledger("extensions", REFUSED)), stream=False)
     (item,) = stage.settlements.items
     assert (item["outcome"], item["cost_nanos"]) == ("answered", COST_NANOS)
     assert stage.extensions.items == []
