@@ -220,7 +220,10 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class SettleAnswer:
-    """`outcome`: settled, already (somebody else did; nothing was written now), or unknown."""
+    """`outcome`: settled, already (somebody else did; nothing was written now), or unknown.
+
+    late: the sweep did, and this says another cost; it is kept, and `billing.late` corrects by it.
+    """
 
     outcome: str
     charge_nanos: int

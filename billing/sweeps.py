@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from billing.credits import expire_credits
+from billing.late import correct_late_settlements
 from billing.limits import follow_time_zones
 from billing.plans import give_what_plans_include
 from billing.watching import forget_counters, tell_crossings, watch_velocity
@@ -12,6 +13,7 @@ from billing.watching import forget_counters, tell_crossings, watch_velocity
 logger = logging.getLogger(__name__)
 
 PARTS: Final[dict[str, Callable[[], int]]] = {
+    "late settlements": correct_late_settlements,
     "expired credits": expire_credits,
     "included credits and limits": give_what_plans_include,
     "moved time zones": follow_time_zones,

@@ -6,7 +6,7 @@ from celery import shared_task
 
 from billing import sweeps
 from billing.audit import audit_and_keep
-from gateway.exchanges import estimating, forgetting, partitions
+from gateway.exchanges import estimating, forgetting, partitions, recovery
 from gateway.qualification.recheck import recheck_due
 
 
@@ -18,7 +18,7 @@ def estimate_exchange(exchange_id: str) -> None:
 @shared_task(name="gateway.sweep")
 def sweep() -> None:
     """Find what a lost task, a dead gateway or a crash has left open."""
-    estimating.sweep()
+    recovery.sweep()
 
 
 @shared_task(name="gateway.sweep_money")

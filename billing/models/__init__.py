@@ -12,10 +12,17 @@ from billing.models.exchanges import (
     Exchange,
     ExchangeState,
     GatewayProcess,
+    LateSettlement,
     UsageSource,
 )
 from billing.models.limits import LimitAction, LimitPeriod, SpendCounter, SpendLimit
-from billing.models.messages import AuditRun, Message, MessageCategory
+from billing.models.messages import (
+    AuditRun,
+    Message,
+    MessageCategory,
+    NoticeKind,
+    StaffNotice,
+)
 from billing.models.prices import Plan, PlanTerms, Price, TenantPlan
 from billing.models.wallets import Adjustment, AdjustmentState, Credit, Payment, RedemptionCode
 
@@ -31,10 +38,12 @@ __all__ = [
     "Exchange",
     "ExchangeState",
     "GatewayProcess",
+    "LateSettlement",
     "LimitAction",
     "LimitPeriod",
     "Message",
     "MessageCategory",
+    "NoticeKind",
     "Payment",
     "Phase",
     "Plan",
@@ -43,6 +52,7 @@ __all__ = [
     "RedemptionCode",
     "SpendCounter",
     "SpendLimit",
+    "StaffNotice",
     "TenantPlan",
     "Transfer",
     "TransferCode",

@@ -135,6 +135,36 @@ class EstimateJob(models.Model):
         return str(self.exchange_id)
 
 
+class LateSettlement(models.Model):
+    """What a gateway said of an exchange after the sweep had settled it in its name.
+
+    `settlement` is the item as it came. `moved_nanos` is what was charged on top of the charge, or
+    given back (below zero), by `adjustment`; None until it is corrected, which is once.
+    """
+
+    exchange_id = models.UUIDField(primary_key=True)
+    tenant_id = models.BigIntegerField()
+    settlement = models.JSONField()
+    received_at = models.DateTimeField(default=timezone.now)
+    corrected_at = models.DateTimeField(null=True)
+    moved_nanos = models.BigIntegerField(null=True)
+    adjustment = models.ForeignKey(
+        "billing.Adjustment", null=True, on_delete=models.PROTECT, related_name="+"
+    )
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["received_at"],
+                condition=models.Q(corrected_at__isnull=True),
+                name="late_settlement_due",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.exchange_id)
+
+
 class GatewayProcess(models.Model):
     """A gateway process and when it was last heard of, so that its death is noticed."""
 

@@ -8,6 +8,7 @@ class MessageCategory(models.TextChoices):
     ESTIMATE = "estimate"
     SHORTFALL = "shortfall"
     LIMIT = "limit"
+    CORRECTION = "correction"
 
 
 class Message(models.Model):
@@ -39,6 +40,32 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_message} ×{self.count}"
+
+
+class NoticeKind(models.TextChoices):
+    ESTIMATE_FAILS = "estimate_fails"
+    ESTIMATE_GIVEN_UP = "estimate_given_up"
+    LATE_SETTLEMENT = "late_settlement"
+    NEVER_SETTLED = "never_settled"
+
+
+class StaffNotice(models.Model):
+    """What the operator's people should look at; once for each kind and exchange."""
+
+    kind = models.CharField(max_length=32, choices=NoticeKind)
+    tenant_id = models.BigIntegerField()
+    exchange_id = models.UUIDField()
+    words = models.CharField(max_length=300)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "exchange_id"], name="one_notice_a_kind")
+        ]
+        indexes = [models.Index(fields=["-at"], name="notice_by_time")]
+
+    def __str__(self) -> str:
+        return self.words
 
 
 class AuditRun(models.Model):

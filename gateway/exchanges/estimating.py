@@ -1,26 +1,27 @@
-"""Exchanges that did not settle by themselves: counted by a worker, or left by a dead gateway.
+"""Exchanges whose tokens a worker counts, since their vendor did not.
 
 PostgreSQL's state is the truth. Every function here may run twice, late, or beside itself: the
 settlement is once by a unique key, and what it tells the tenant is told in its transaction.
+
+A try is counted before it is made, so that a job that kills its worker ends too. After the last
+one nothing is charged: what cannot be counted is not the tenant's to pay.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import orjson
-from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from billing.estimation import Estimate, estimate
 from billing.ledger import Facts, SettleAnswer, Settlement, settle_now
 from billing.messages import CUT_SHORT, ESTIMATED, INTERRUPTED, status_message, tell
-from billing.models import EstimateJob, Exchange, ExchangeState, MessageCategory
-from billing.processes import LIFE_LOCK
+from billing.models import EstimateJob, Exchange, MessageCategory, NoticeKind
+from billing.notices import notify_staff
 from billing.rating import cost_nanos, version_of
 from billing.usage import Usage, UsageReading, read_usage
 from gateway.relay.answer import AnswerRelay
@@ -28,17 +29,71 @@ from gateway.relay.capture import unpack
 
 logger = logging.getLogger(__name__)
 
-SWEEP_EXCHANGES = 500
-SILENT_AT_MOST_S = 15 * 60
-RETRY_AFTER_S = (10, 60, 300)
+JOBS_A_SWEEP = 500
+# After each failed try; together a day, in which a fault of ours can be mended.
+RETRY_AFTER_S = (10, 60, 300, 900, 3_600, 7_200, 14_400, 28_800, 28_800)
+TRIES_MAX = len(RETRY_AFTER_S) + 1
+TOLD_STAFF_AT_TRY = 4
+GIVEN_UP = "estimate_given_up"
+
+_TAKE = """
+UPDATE billing_estimatejob
+SET attempt_count = attempt_count + 1,
+    due_at = clock_timestamp()
+        + make_interval(secs => (%(pauses)s::int[])[least(attempt_count, %(last)s) + 1])
+WHERE exchange_id = %(id)s AND is_ready AND (due_at <= clock_timestamp() OR attempt_count = 0)
+RETURNING attempt_count
+"""
 
 
 def settle_by_estimate(exchange_id: UUID) -> SettleAnswer | None:
-    """Count what the vendor did not, and settle. None if there is nothing (more) to do."""
-    job = EstimateJob.objects.filter(exchange_id=exchange_id, is_ready=True).first()
-    exchange = Exchange.objects.select_related("price", "terms").filter(id=exchange_id).first()
-    if job is None or exchange is None or exchange.state == ExchangeState.SETTLED:
+    """Count what the vendor did not, and settle. None if there is nothing (more) to do, or not now.
+
+    Raises what the counting raises; the job is then due again later, `TRIES_MAX` times in all.
+    """
+    attempt = _take(exchange_id)
+    if attempt is None:
         return None
+    job = EstimateJob.objects.get(exchange_id=exchange_id)
+    exchange = Exchange.objects.select_related("price", "terms").filter(id=exchange_id).first()
+    if exchange is None:
+        job.delete()
+        return None
+    if attempt > TRIES_MAX:
+        return _give_up(exchange, job)
+    try:
+        answer = _count_and_settle(exchange, job)
+    except Exception as error:
+        _note(exchange, attempt, error)
+        raise
+    _forget(exchange_id, answer)
+    return answer
+
+
+def settle_due(settled: Callable[[], None]) -> int:
+    """Settle what waits for its count; answers how many it took up and calls back after each."""
+    due = EstimateJob.objects.filter(is_ready=True, due_at__lte=timezone.now()).order_by("due_at")
+    taken = 0
+    for exchange_id in due.values_list("exchange_id", flat=True)[:JOBS_A_SWEEP]:
+        taken += 1
+        try:
+            settle_by_estimate(exchange_id)
+        except Exception:
+            logger.exception("Exchange %s could not be estimated", exchange_id)
+        settled()
+    return taken
+
+
+def _take(exchange_id: UUID) -> int | None:
+    """Count a try of the job, if it is due; its number, or None."""
+    with connection.cursor() as cursor:
+        pauses = list(RETRY_AFTER_S)
+        cursor.execute(_TAKE, {"id": exchange_id, "pauses": pauses, "last": len(pauses) - 1})
+        row = cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+def _count_and_settle(exchange: Exchange, job: EstimateJob) -> SettleAnswer:
     replay = _Replay(job)
     counted = _count(job, replay)
     usage = replay.reading.with_estimates(
@@ -47,25 +102,41 @@ def settle_by_estimate(exchange_id: UUID) -> SettleAnswer | None:
     return _settle(exchange, job, replay, usage, counted)
 
 
-def sweep() -> int:
-    """Settle what is due; answers how many exchanges it took up."""
-    now = timezone.now()
-    taken = 0
-    for exchange in _abandoned():
-        taken += 1
-        try:
-            _take_over(exchange)
-        except Exception:  # the next sweep tries again; its neighbours do not wait for it
-            logger.exception("Exchange %s could not be taken over", exchange.id)
-    due = EstimateJob.objects.filter(is_ready=True, due_at__lte=now).order_by("due_at")
-    for exchange_id in due.values_list("exchange_id", flat=True)[:SWEEP_EXCHANGES]:
-        taken += 1
-        try:
-            settle_by_estimate(exchange_id)
-        except Exception as error:
-            logger.exception("Exchange %s could not be estimated", exchange_id)
-            _postpone(exchange_id, error)
-    return taken
+def _note(exchange: Exchange, attempt: int, error: Exception) -> None:
+    """Say what went wrong, to staff too if it stays so; the hold stays."""
+    EstimateJob.objects.filter(exchange_id=exchange.id).update(last_error=type(error).__name__)
+    if attempt >= TOLD_STAFF_AT_TRY:
+        notify_staff(
+            NoticeKind.ESTIMATE_FAILS, exchange.id, exchange.tenant_id, type(error).__name__
+        )
+
+
+def _give_up(exchange: Exchange, job: EstimateJob) -> SettleAnswer:
+    """The last step: nothing is charged, the hold is free again, staff are told."""
+    settlement = Settlement(
+        exchange_id=exchange.id,
+        tenant_id=exchange.tenant_id,
+        currency=exchange.currency,
+        cost_nanos=0,
+        usage=Usage(),
+        usage_source="none",
+        outcome=str(job.facts.get("outcome", "partial")),
+        settled_at=timezone.now(),
+        flags=(GIVEN_UP,),
+    )
+    with transaction.atomic():
+        (answer,) = settle_now([settlement])
+        notify_staff(
+            NoticeKind.ESTIMATE_GIVEN_UP, exchange.id, exchange.tenant_id, job.last_error or ""
+        )
+    _forget(exchange.id, answer)
+    return answer
+
+
+def _forget(exchange_id: UUID, answer: SettleAnswer) -> None:
+    """A settlement takes its job with it; one of an exchange that is settled already cannot."""
+    if not answer.is_settled_now:
+        EstimateJob.objects.filter(exchange_id=exchange_id).delete()
 
 
 class _Replay:
@@ -182,69 +253,3 @@ def _settle_and_tell(
                 is_test=exchange.is_test,
             )
     return answer
-
-
-def _abandoned() -> list[Exchange]:
-    """Open exchanges whose gateway stopped or was not heard of for `GATEWAY_DEAD_AFTER_S`.
-
-    A gateway that is too busy to beat still holds its lock, and keeps its streams; for
-    `SILENT_AT_MOST_S`, so that a frozen one does not keep money held for ever. A gateway that
-    cannot reach PostgreSQL cannot beat either, so nothing is taken from it before PostgreSQL
-    itself has been up long enough for every living gateway to have beaten again.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT e.id FROM billing_exchange e
-            LEFT JOIN billing_gatewayprocess p ON p.id = e.process_id
-            WHERE e.state = 'open'
-              AND now() - pg_postmaster_start_time() > make_interval(secs => %(dead)s)
-              AND (p.id IS NULL OR p.stopped_at IS NOT NULL
-                   OR p.seen_at < now() - make_interval(secs => %(silent)s)
-                   OR (p.seen_at < now() - make_interval(secs => %(dead)s) AND NOT EXISTS (
-                        SELECT 1 FROM pg_locks l
-                        WHERE l.locktype = 'advisory' AND l.classid = %(lock)s
-                          AND l.objid = p.id::bigint::oid AND l.granted
-                          AND l.database = (SELECT d.oid FROM pg_database d
-                                            WHERE d.datname = current_database()))))
-            ORDER BY e.id LIMIT %(most)s
-            """,
-            {
-                "dead": settings.GATEWAY_DEAD_AFTER_S,
-                "silent": SILENT_AT_MOST_S,
-                "lock": LIFE_LOCK,
-                "most": SWEEP_EXCHANGES,
-            },
-        )
-        ids = [row[0] for row in cursor.fetchall()]
-    return list(Exchange.objects.filter(Q(id__in=ids), state=ExchangeState.OPEN))
-
-
-def _take_over(exchange: Exchange) -> None:
-    """What was check-pointed is charged at estimate; without a check-point nothing is."""
-    if EstimateJob.objects.filter(exchange_id=exchange.id).update(is_ready=True):
-        return
-    settlement = Settlement(
-        exchange_id=exchange.id,
-        tenant_id=exchange.tenant_id,
-        currency=exchange.currency,
-        cost_nanos=0,
-        usage=Usage(),
-        usage_source="none",
-        outcome="gateway_died",
-        settled_at=timezone.now(),
-        facts=Facts(error_code="gateway_died", status_code=exchange.status_code or 502),
-    )
-    settle_now([settlement])
-
-
-def _postpone(exchange_id: UUID, error: Exception) -> None:
-    """Try later, then less often; the hold stays, and staff see the job by its last error."""
-    job = EstimateJob.objects.filter(exchange_id=exchange_id).first()
-    if job is None:
-        return
-    pause_s = RETRY_AFTER_S[min(job.attempt_count, len(RETRY_AFTER_S) - 1)]
-    job.attempt_count = min(job.attempt_count + 1, 32_000)
-    job.due_at = timezone.now() + timedelta(seconds=pause_s)
-    job.last_error = type(error).__name__
-    job.save(update_fields=["attempt_count", "due_at", "last_error"])

@@ -243,13 +243,17 @@ class Settling:
         try:
             answer = writer.submit(item)
         except (LedgerUnavailable, TypeError):
-            self._runtime.background.start(insist(self._runtime, writer, item), "settlement")
+            await self._insist(writer, item, None)
             return
         done, _ = await asyncio.wait({answer}, timeout=SETTLE_WAIT_S)
         if not done or answer.exception() is not None:
-            self._runtime.background.start(
-                insist(self._runtime, writer, item, answer), "settlement"
-            )
+            await self._insist(writer, item, answer)
+
+    async def _insist(self, writer: GroupCommit, item: Item, answer: Awaitable[Any] | None) -> None:
+        """On disk first: what a client has read to the end is settled, or will be."""
+        await asyncio.to_thread(self._runtime.spool.keep, writer.name, item)
+        work = insist(self._runtime, writer, item, answer)
+        self._runtime.background.start(work, "settlement")
 
 
 async def insist(
@@ -316,7 +320,7 @@ def resume(runtime: Runtime) -> None:
             runtime.background.start(insist(runtime, writer, item), "spooled settlement")
 
 
-WRITTEN = frozenset({"settled", "kept"})
+WRITTEN = frozenset({"settled", "kept", "late"})
 OPTIONAL_FIELDS = frozenset(
     {"attempts", "message", "vendor_usage", "flags", "finish_reason", "error_code"}
 )

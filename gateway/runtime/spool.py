@@ -29,7 +29,7 @@ class Spool:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def keep(self, writer: str, item: Item) -> None:
-        """Write the item before it is tried again. A full disk is logged, and the try goes on."""
+        """Write the item before it is tried again. Whatever keeps it from that is only logged."""
         if self._folder is None:
             return
         path = self._path(self._folder, writer, item)
@@ -42,7 +42,7 @@ class Spool:
                 file.flush()
                 os.fsync(file.fileno())
             part.rename(path)
-        except OSError as error:
+        except (OSError, TypeError) as error:
             logger.error("Exchange %s is not spooled: %s", item["id"], error)  # noqa: TRY400
 
     def drop(self, writer: str, item: Item) -> None:

@@ -45,6 +45,9 @@ LOOKS = {
         "requests cost more than the balance carried",
     ),
     MessageCategory.LIMIT: Look("flagged", "Spend", "spend limit neared", "spend limits neared"),
+    MessageCategory.CORRECTION: Look(
+        "flagged", "Correction", "charge corrected later", "charges corrected later"
+    ),
 }
 
 

@@ -13,10 +13,11 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from billing.models import AuditRun, EstimateJob, Exchange, ExchangeState
+from billing.models import AuditRun, EstimateJob, Exchange, ExchangeState, StaffNotice
 from keys.models import User
 
 STUCK_JOBS = 20
+NOTICES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
         "unsettled_count": sum(state.count for state in unsettled),
         "oldest_at": min((state.oldest_at for state in unsettled), default=None),
         "stuck": EstimateJob.objects.exclude(last_error=None).order_by("created_at")[:STUCK_JOBS],
+        "notices": StaffNotice.objects.order_by("-at", "-pk")[:NOTICES],
         "as_of": now,
     }
     return render(request, "staff/index.html", context)

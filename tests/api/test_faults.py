@@ -22,7 +22,7 @@ from django.conf import settings
 
 from billing.audit import audit
 from billing.models import Account, Exchange
-from gateway.exchanges.estimating import sweep
+from gateway.exchanges.recovery import sweep
 from gateway.models import Transcript
 from gateway.relay.capture import unpack
 from tests.api.conftest import Caller, events, text_of

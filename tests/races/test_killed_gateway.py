@@ -12,7 +12,7 @@ from billing.audit import audit
 from billing.messages import INTERRUPTED
 from billing.models import Account, Charge, EstimateJob, Exchange, GatewayProcess
 from gateway.exchanges import estimating
-from gateway.exchanges.estimating import sweep
+from gateway.exchanges.recovery import sweep
 from gateway.models import Model, Route, Vendor
 from tests.stack import until
 

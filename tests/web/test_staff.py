@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from billing.audit import FIGURES, audit_and_keep
-from billing.models import AuditRun, EstimateJob
+from billing.models import AuditRun, EstimateJob, NoticeKind
+from billing.notices import notify_staff
 from tests.web.conftest import page_of, signed_in, text_of
 
 
@@ -55,6 +56,14 @@ def test_what_hangs_is_counted_by_state_with_its_age(acme):
     assert "Estimating 1 2026-12-15 14:17:05 Open 1 2026-12-15 14:08:05" in text
     assert "Total, the oldest 12 minutes old 2" in text
     assert f"{waiting.id} echo JSONDecodeError 2" in text
+
+
+def test_what_went_another_way_is_shown_with_its_words(acme):
+    exchange = acme.relayed().hold().settle()
+    notify_staff(NoticeKind.ESTIMATE_GIVEN_UP, exchange.id, acme.tenant.pk, "ZstdError")
+    text = text_of(signed_in(acme.dora).get("/staff"))
+    words = "its tokens could not be counted; nothing was charged for it; ZstdError"
+    assert f"{exchange.id} {words}" in text
 
 
 def test_who_is_staff_and_a_member_finds_both(acme):

@@ -1,109 +1,36 @@
 """Exchanges that a worker settles: counted once, whoever delivers the task and how often."""
 
-import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-import orjson
 import pytest
-from django.db import connection, connections
+from django.db import connections
 from django.utils import timezone
 
+from billing.audit import audit
 from billing.ids import new_exchange_id
-from billing.ledger import Facts, Hold, Settlement, payload, settle_now
-from billing.messages import ESTIMATED, INTERRUPTED
-from billing.models import Account, Charge, EstimateJob, Exchange, GatewayProcess, Message
-from billing.usage import Usage
-from billing.writer import ESTIMATE
+from billing.messages import ESTIMATED
+from billing.models import EstimateJob, Exchange, NoticeKind, StaffNotice
 from gateway.exchanges import estimating
-from gateway.exchanges.estimating import settle_by_estimate, sweep
-from gateway.relay.capture import Capture
+from gateway.exchanges.estimating import GIVEN_UP, RETRY_AFTER_S, TRIES_MAX, settle_by_estimate
+from gateway.exchanges.recovery import sweep
 from tests.gateway.exchanges.made import FIXED_ANSWER, Maker, a_stream
-
-REQUEST = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "benchmark"}]})
-HOLD_NANOS = 2_000_000
-COUNTED = (30, 65)  # of REQUEST and FIXED_ANSWER, by the family's vocabulary and template
-COST_NANOS = 30 * 1_000 + 65 * 4_000
-FAMILY = "qwen2.5"
-
-
-def frames(body: bytes) -> str:
-    capture = Capture()
-    capture.add(body)
-    return base64.b64encode(capture.frames()).decode()
-
-
-class Ground:
-    """One tenant with one price, and exchanges of it in every state on the way to an estimate."""
-
-    def __init__(self, world) -> None:
-        self.tenant = world.tenant(balance="1")
-        self.price = world.price(f"estimated-{self.tenant.slug}")
-        self.maker = Maker(self.tenant, price=self.price)
-
-    def opened(self, **changes: Any) -> Hold:
-        return self.maker.held(HOLD_NANOS, **changes)
-
-    def kept(self, hold: Hold, **changes: Any) -> str:
-        """What a gateway sends when an answer has ended without usage; its statement's word."""
-        answer = changes.pop("answer", a_stream(FIXED_ANSWER))
-        facts = {
-            "head": {"status": 200, "headers": [["content-type", "text/event-stream"]]},
-            "outcome": "answered",
-            "cached_beside": None,
-            "output_bound": 1_000,
-            "choices": 1,
-            "size_bytes": len(answer),
-            "kept_bytes": len(answer),
-            **changes.pop("facts", {}),
-        }
-        now = datetime.now(UTC)
-        item = {
-            "id": hold.exchange_id,
-            "tenant_id": hold.tenant_id,
-            "is_ready": True,
-            "vendor_model": "vendor-m",
-            "family": FAMILY,
-            "job": facts,
-            "request": frames(REQUEST),
-            "answer": frames(answer),
-            "now": now,
-            "due_at": now,
-            **Facts(status_code=200, ended_at=now).item(),
-            **changes,
-        }
-        with connection.cursor() as cursor:
-            cursor.execute(ESTIMATE, [payload(iter([item]))])
-            return str(cursor.fetchone()[1])
-
-    def waiting(self, **changes: Any) -> Hold:
-        hold = self.opened()
-        assert self.kept(hold, **changes) == "kept"
-        return hold
-
-    def balance(self) -> tuple[int, int]:
-        wallet = Account.objects.get(tenant=self.tenant, kind="wallet")
-        return wallet.posted_nanos, wallet.held_nanos
-
-    def told(self) -> list[tuple[str, int]]:
-        messages = Message.objects.filter(tenant=self.tenant)
-        return [(message.user_message, message.count) for message in messages]
+from tests.gateway.exchanges.uncounted import (
+    COST_NANOS,
+    COUNTED,
+    FAMILY,
+    HOLD_NANOS,
+    Ground,
+    charge_of,
+    state_of,
+)
 
 
 @pytest.fixture
 def ground(world) -> Ground:
     return Ground(world)
-
-
-def charge_of(hold: Hold) -> Charge:
-    return Charge.objects.get(exchange_id=hold.exchange_id)
-
-
-def state_of(hold: Hold) -> str:
-    return Exchange.objects.get(id=hold.exchange_id).state
 
 
 def test_what_the_vendor_did_not_count_is_counted_charged_and_told(ground: Ground) -> None:
@@ -196,22 +123,73 @@ def test_the_sweep_leaves_what_is_not_due(ground: Ground) -> None:
     assert state_of(hold) == "estimating"
 
 
-def test_a_job_that_fails_is_postponed_keeps_its_hold_and_harms_no_other(ground: Ground) -> None:
-    broken = ground.waiting(answer=b"x")
-    EstimateJob.objects.filter(exchange_id=broken.exchange_id).update(answer=b"no frames at all")
-    sound = ground.waiting()
+def make_unreadable(hold) -> None:
+    EstimateJob.objects.filter(exchange_id=hold.exchange_id).update(answer=b"no frames at all")
 
-    for attempt, pause_s in enumerate((10, 60, 300, 300), 1):
+
+def make_due() -> None:
+    EstimateJob.objects.update(due_at=timezone.now())
+
+
+def test_a_job_that_fails_is_postponed_keeps_its_hold_and_harms_no_other(ground: Ground) -> None:
+    broken, sound = ground.waiting(), ground.waiting()
+    make_unreadable(broken)
+
+    for attempt, pause_s in enumerate(RETRY_AFTER_S, 1):
         before = timezone.now()
         sweep()
         job = EstimateJob.objects.get(exchange_id=broken.exchange_id)
         assert job.attempt_count == attempt
-        assert job.last_error
-        assert pause_s <= (job.due_at - before).total_seconds() < pause_s + 30
+        assert job.last_error == "ZstdError"
+        assert pause_s - 30 <= (job.due_at - before).total_seconds() < pause_s + 30
         assert ground.balance()[1] == HOLD_NANOS
-        EstimateJob.objects.filter(pk=job.pk).update(due_at=before)
+        make_due()
 
     assert (state_of(broken), state_of(sound)) == ("estimating", "settled")
+    (notice,) = StaffNotice.objects.filter(exchange_id=broken.exchange_id)
+    assert (notice.kind, notice.tenant_id) == (NoticeKind.ESTIMATE_FAILS, ground.tenant.pk)
+
+
+def test_after_the_last_try_nothing_is_charged_and_staff_are_told(ground: Ground) -> None:
+    broken = ground.waiting()
+    make_unreadable(broken)
+    EstimateJob.objects.filter(exchange_id=broken.exchange_id).update(
+        attempt_count=TRIES_MAX, last_error="ZstdError"
+    )
+
+    sweep()
+    sweep()
+
+    charge = charge_of(broken)
+    assert (charge.charge_nanos, charge.usage_source, charge.flags) == (0, "none", [GIVEN_UP])
+    assert ground.balance() == (1_000_000_000, 0)
+    assert ground.told() == []
+    (notice,) = StaffNotice.objects.filter(exchange_id=broken.exchange_id)
+    assert (notice.kind, "ZstdError" in notice.words) == (NoticeKind.ESTIMATE_GIVEN_UP, True)
+    assert not EstimateJob.objects.filter(exchange_id=broken.exchange_id).exists()
+    assert audit().differences == ()
+
+
+def test_a_job_that_kills_its_worker_ends_too(ground: Ground, monkeypatch) -> None:
+    """A try is counted before it is made: nothing that a dead worker does not do is waited for."""
+    hold = ground.waiting()
+
+    class Killed(BaseException):
+        """As `kill -9`: nothing of ours runs any more."""
+
+    def dies(*_arguments) -> None:
+        raise Killed
+
+    monkeypatch.setattr(estimating, "_count_and_settle", dies)
+    for attempt in range(1, TRIES_MAX + 1):
+        with pytest.raises(Killed):
+            settle_by_estimate(hold.exchange_id)
+        assert EstimateJob.objects.get(exchange_id=hold.exchange_id).attempt_count == attempt
+        assert settle_by_estimate(hold.exchange_id) is None  # delivered again at once: not now
+        make_due()
+
+    assert settle_by_estimate(hold.exchange_id).charge_nanos == 0
+    assert (state_of(hold), ground.balance()[1]) == ("settled", 0)
 
 
 def test_only_the_field_that_is_missing_is_estimated(ground: Ground) -> None:
@@ -248,95 +226,3 @@ def test_without_a_price_nothing_is_charged(ground: Ground) -> None:
     ground.kept(hold)
     assert settle_by_estimate(hold.exchange_id).charge_nanos == 0
     assert charge_of(hold).output_tokens == COUNTED[1]
-
-
-@pytest.fixture
-def dead(db, settings) -> GatewayProcess:
-    settings.GATEWAY_DEAD_AFTER_S = 1
-    return GatewayProcess.objects.create(name="dead:1", stopped_at=timezone.now())
-
-
-def test_what_a_dead_gateway_left_is_free_again(ground: Ground, dead: GatewayProcess) -> None:
-    hold = ground.opened(process_id=dead.pk)
-    sweep()
-    charge = charge_of(hold)
-    assert (charge.charge_nanos, charge.outcome) == (0, "gateway_died")
-    exchange = Exchange.objects.get(id=hold.exchange_id)
-    assert (exchange.error_code, exchange.status_code) == ("gateway_died", 502)
-    assert ground.balance() == (1_000_000_000, 0)
-
-
-def test_what_a_dead_gateway_had_delivered_is_charged(ground: Ground, dead: GatewayProcess) -> None:
-    hold = ground.opened(process_id=dead.pk)
-    cut = a_stream(FIXED_ANSWER).partition(b"[DONE]")[0]
-    ground.kept(hold, is_ready=False, answer=cut, facts={"outcome": "gateway_died"})
-    sweep()
-    charge = charge_of(hold)
-    assert (charge.output_tokens, charge.outcome) == (COUNTED[1], "gateway_died")
-    assert ground.told() == [(INTERRUPTED, 1)]
-    assert ground.balance() == (1_000_000_000 - COST_NANOS, 0)
-
-
-def test_a_gateway_that_was_never_heard_of_is_dead(ground: Ground, dead: GatewayProcess) -> None:
-    hold = ground.opened(process_id=2_000_000_000)
-    sweep()
-    assert charge_of(hold).charge_nanos == 0
-
-
-def test_a_living_gateway_keeps_what_it_has(ground: Ground, settings) -> None:
-    settings.GATEWAY_DEAD_AFTER_S = 1
-    alive = GatewayProcess.objects.create(name="alive:1")
-    hold = ground.opened(process_id=alive.pk)
-    sweep()
-    assert (state_of(hold), ground.balance()[1]) == ("open", HOLD_NANOS)
-
-
-def test_nobody_is_dead_while_postgresql_itself_has_just_started(
-    ground: Ground, dead: GatewayProcess, settings
-) -> None:
-    """A gateway cannot beat without PostgreSQL: its silence before the start says nothing."""
-    settings.GATEWAY_DEAD_AFTER_S = 1_000_000
-    hold = ground.opened(process_id=dead.pk)
-    sweep()
-    assert state_of(hold) == "open"
-
-
-def test_a_true_settlement_that_comes_after_the_sweep_is_answered_already(
-    ground: Ground, dead: GatewayProcess
-) -> None:
-    hold = ground.opened(process_id=dead.pk)
-    sweep()
-    before = ground.balance()
-    late = Settlement(
-        exchange_id=hold.exchange_id,
-        tenant_id=hold.tenant_id,
-        currency="USD",
-        cost_nanos=500,
-        usage=Usage(input_tokens=1),
-        usage_source="vendor",
-        outcome="answered",
-        settled_at=datetime.now(UTC),
-    )
-    (answer,) = settle_now([late])
-    assert (answer.outcome, answer.charge_nanos) == ("already", 0)
-    assert ground.balance() == before
-    assert charge_of(hold).charge_nanos == 0
-
-
-def test_an_exchange_that_cannot_be_taken_over_waits_alone(
-    ground: Ground, dead: GatewayProcess, monkeypatch
-) -> None:
-    first, second = (ground.opened(process_id=dead.pk) for _ in range(2))
-    take_over = estimating._take_over
-
-    def fails_once(exchange: Exchange) -> None:
-        if exchange.id == first.exchange_id:
-            raise ValueError("a bad row")
-        take_over(exchange)
-
-    monkeypatch.setattr(estimating, "_take_over", fails_once)
-    sweep()
-    assert (state_of(first), state_of(second)) == ("open", "settled")
-    monkeypatch.undo()
-    sweep()
-    assert state_of(first) == "settled"

@@ -123,7 +123,7 @@ class Stage:
         self.extensions = parts.get("extensions") or Ledger("extensions", EXTENDED)
         self.settlements = parts.get("settlements") or Ledger("settlements")
         self.estimates = parts.get("estimates") or Ledger("estimates")
-        self.spool = Spool(None)
+        self.spool = parts.get("spool") or Spool(None)
         self.spoken: list[Any] = []
         self.recorder = SimpleNamespace(put=self.spoken.append)
         self.given_back: list[str] = []

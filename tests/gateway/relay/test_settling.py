@@ -15,6 +15,7 @@ from gateway.relay.attempt import Attempt
 from gateway.relay.cover import Cover
 from gateway.relay.failures import Fault
 from gateway.relay.settling import Settling, insist, release_unanswered
+from gateway.runtime.spool import Spool
 from tests.gateway.relay.driver import Ledger, Stage, accepted, run
 from tests.gateway.relay.playbook import JSON, SSE, relay
 
@@ -139,6 +140,26 @@ def test_a_slow_ledger_delays_the_end_by_a_moment_only(monkeypatch) -> None:
         answer.set_result((0, "settled"))
         await stage.close()
         assert len(stage.settlements.items) == 1  # the same answer was waited for, not another
+
+    run(work)
+
+
+def test_a_settlement_that_is_not_written_yet_is_on_disk_when_the_answer_ends(
+    monkeypatch, tmp_path
+) -> None:
+    """The client may read to the end and the gateway be killed at that very moment."""
+    monkeypatch.setattr(settling, "SETTLE_WAIT_S", 0.01)
+
+    async def work() -> None:
+        answer = asyncio.get_running_loop().create_future()
+        spool = Spool(tmp_path)
+        stage = Stage(settlements=Ledger("settlements", answer), spool=spool)
+        await ended(stage, TEXT, STOP, COUNT, DONE)
+        (kept,) = spool.found("settlements")
+        assert kept["cost_nanos"] == 30_000
+        answer.set_result((0, "settled"))
+        await stage.close()
+        assert list(spool.found("settlements")) == []
 
     run(work)
 

@@ -47,6 +47,12 @@ def test_a_disk_that_refuses_is_said_and_nothing_raised(spool, tmp_path, caplog)
     assert "is not spooled" in caplog.text
 
 
+def test_what_is_no_json_is_said_and_nothing_raised(spool, caplog) -> None:
+    spool.keep("settlements", {**ITEM, "finish_reason": object()})
+    assert list(spool.found("settlements")) == []
+    assert "is not spooled" in caplog.text
+
+
 def test_without_a_folder_nothing_is_kept() -> None:
     spool = Spool(None)
     spool.keep("settlements", ITEM)
