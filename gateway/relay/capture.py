@@ -55,9 +55,14 @@ class Capture:
             self._compress_pending()
 
     def frames(self) -> bytes:
-        """Return what is kept as zstandard frames, one after the other; see `unpack`."""
-        self._compress_pending()
-        return b"".join(self._frames)
+        """Return what is kept as zstandard frames, one after the other; see `unpack`.
+
+        What waits for its block goes on waiting: a long stream is looked at every few seconds,
+        and a frame for each look would be larger than what it holds.
+        """
+        if not self._pending:
+            return b"".join(self._frames)
+        return b"".join((*self._frames, _frame(self._pending)))
 
     def parts(self) -> tuple[bytes, bytes]:
         """Return the frames so far, and what is kept behind them uncompressed."""
@@ -80,9 +85,8 @@ class Capture:
 
     def _compress_pending(self) -> None:
         if self._pending:
-            frame = _compressors.one.compress(self._pending)
             # The compressor's own bytes keep the room of the worst case; a copy has its true size.
-            self._frames.append(bytes(memoryview(frame)))
+            self._frames.append(bytes(memoryview(_frame(self._pending))))
             self._pending = bytearray()
 
     def _cut(self, chunk: bytes) -> bytes:
@@ -95,6 +99,10 @@ class Capture:
                 self._hash.update(unpack(frame))
         self._hash.update(chunk)
         return chunk[: self._limit_bytes - self.kept_bytes]
+
+
+def _frame(data: bytearray) -> bytes:
+    return _compressors.one.compress(data)
 
 
 def unpack(frames: bytes, limit_bytes: int = CAPTURE_LIMIT_BYTES) -> bytes:

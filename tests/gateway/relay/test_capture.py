@@ -48,6 +48,18 @@ def test_it_can_go_on_after_a_look():
     assert unpack(capture.frames()) == b"one two"
 
 
+def test_looks_make_no_frames():
+    """A slow stream is looked at after every event or two."""
+    capture, seldom = Capture(), Capture()
+    for at in range(400):
+        event = b'data: {"id":"chatcmpl-1","choices":[{"delta":{"content":"%x"}}]}\n\n' % at**7
+        capture.add(event)
+        seldom.add(event)
+        capture.frames()
+    assert capture.frames() == seldom.frames()
+    assert len(capture._frames) == capture.size_bytes // BLOCK_BYTES
+
+
 def test_nothing_is_nothing():
     assert captured().frames() == b""
     assert unpack(b"") == b""
