@@ -4,7 +4,8 @@ How it counts, since a vendor's word is only worth its rule:
 
 - prompt tokens: the whitespace-separated words in the texts of all messages, plus 4 a message;
 - completion tokens: 8 for each repetition of the phrase, reasoning included, and 8 for a tool
-  call. The fixed answer repeats the phrase eight times: 64. `echo-chunks-N-…` repeats it N times.
+  call or a structured answer. The fixed answer repeats the phrase eight times: 64.
+  `echo-chunks-N-…` repeats it N times.
 
 `max_tokens` is not obeyed, so that an answer beyond its bound can be tested.
 """
@@ -17,17 +18,20 @@ from typing import Any, Final
 import orjson
 
 from gateway.benchecho.behaviours import Behaviour, Fault, Output, Usage
+from gateway.benchecho.examples import example
 
 PHRASE: Final = "farthing-benchecho-fixed-response"
 REASONING_REPETITIONS: Final = 2
 TOKENS_PER_REPETITION: Final = 8
 TOKENS_PER_TOOL_CALL: Final = 8
+TOKENS_PER_STRUCTURE: Final = 8
 TOKENS_PER_MESSAGE: Final = 4
 MODEL: Final = "farthing-benchecho"
 DONE: Final = b"data: [DONE]\n\n"
 RETRY_AFTER_S: Final = 30
 TOOL_NAME: Final = "look_up"
 TOOL_ARGUMENTS: Final = ('{"query": ', '"farthing"}')
+STRUCTURE_PIECES: Final = 4
 HTML_500: Final = (
     b"<html><head><title>500 Internal Server Error</title></head>"
     b"<body><h1>Internal Server Error</h1></body></html>"
@@ -44,6 +48,7 @@ class ChatRequest:
     messages: list[Json]
     is_stream: bool
     include_usage: bool
+    schema: Json | None = None
 
 
 class RequestRefusedError(Exception):
@@ -73,6 +78,7 @@ def read_request(body: bytes) -> ChatRequest:
         messages=messages,
         is_stream=asked.get("stream") is True,
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,
+        schema=_schema(asked.get("response_format")),
     )
 
 
@@ -84,6 +90,8 @@ def count_prompt_tokens(messages: list[Json]) -> int:
 def count_completion_tokens(behaviour: Behaviour) -> int:
     if behaviour.output is Output.TOOL_CALL:
         return TOKENS_PER_TOOL_CALL
+    if behaviour.output is Output.STRUCTURED:
+        return TOKENS_PER_STRUCTURE
     return behaviour.repetitions * TOKENS_PER_REPETITION + _reasoning_tokens(behaviour)
 
 
@@ -101,7 +109,7 @@ def usage_of(request: ChatRequest, behaviour: Behaviour) -> Json | None:
 
 def completion(request: ChatRequest, behaviour: Behaviour) -> bytes:
     """One `chat.completion` object."""
-    message, finish_reason = _message(behaviour)
+    message, finish_reason = _message(request, behaviour)
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
     answer: Json = {"id": new_id(), "object": "chat.completion", "created": int(time.time())}
     answer |= {"model": MODEL, "choices": [choice]}
@@ -117,7 +125,7 @@ def events(request: ChatRequest, behaviour: Behaviour) -> tuple[bytes, list[byte
     if request.include_usage and behaviour.usage is not Usage.NONE:
         envelope["usage"] = None  # as OpenAI does in every chunk but the last
     opening = _event(envelope, {"role": "assistant", "content": ""})
-    paced, finish_reason = _paced(envelope, behaviour)
+    paced, finish_reason = _paced(envelope, request, behaviour)
     ending = _event(envelope, {}, finish_reason)
     if request.include_usage and (usage := usage_of(request, behaviour)) is not None:
         ending += b"data: %b\n\n" % orjson.dumps({**envelope, "choices": [], "usage": usage})
@@ -158,11 +166,27 @@ def _usage(prompt_tokens: int, completion_tokens: int) -> Json:
     }
 
 
-def _message(behaviour: Behaviour) -> tuple[Json, str]:
+def _schema(asked: Any) -> Json | None:
+    """Return the schema of a `response_format`, where one is asked for."""
+    wrapper = asked.get("json_schema") if isinstance(asked, dict) else None
+    schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
+    return schema if isinstance(schema, dict) else None
+
+
+def _pieces(request: ChatRequest, behaviour: Behaviour) -> list[str]:
+    """Return the text of the answer as a stream has it."""
+    if behaviour.output is not Output.STRUCTURED:
+        return [PHRASE] * behaviour.repetitions
+    text = orjson.dumps({} if request.schema is None else example(request.schema)).decode()
+    size = -(-len(text) // STRUCTURE_PIECES)
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _message(request: ChatRequest, behaviour: Behaviour) -> tuple[Json, str]:
     if behaviour.output is Output.TOOL_CALL:
         call = _tool_call("".join(TOOL_ARGUMENTS))
         return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
-    message: Json = {"role": "assistant", "content": PHRASE * behaviour.repetitions}
+    message: Json = {"role": "assistant", "content": "".join(_pieces(request, behaviour))}
     if behaviour.output is Output.REASONING:
         message["reasoning_content"] = PHRASE * REASONING_REPETITIONS
     return message, "stop"
@@ -173,7 +197,7 @@ def _tool_call(arguments: str) -> Json:
     return {"id": f"call_{secrets.token_hex(4)}", "type": "function", "function": function}
 
 
-def _paced(envelope: Json, behaviour: Behaviour) -> tuple[list[bytes], str]:
+def _paced(envelope: Json, request: ChatRequest, behaviour: Behaviour) -> tuple[list[bytes], str]:
     if behaviour.output is Output.TOOL_CALL:
         opened = {"index": 0, **_tool_call("")}
         grown = [{"index": 0, "function": {"arguments": piece}} for piece in TOOL_ARGUMENTS]
@@ -181,9 +205,9 @@ def _paced(envelope: Json, behaviour: Behaviour) -> tuple[list[bytes], str]:
         return [_event(envelope, {"tool_calls": [call]}) for call in calls], "tool_calls"
     thoughts = REASONING_REPETITIONS if behaviour.output is Output.REASONING else 0
     thought = _event(envelope, {"reasoning_content": PHRASE})
-    return [thought] * thoughts + [
-        _event(envelope, {"content": PHRASE})
-    ] * behaviour.repetitions, "stop"
+    pieces = _pieces(request, behaviour)
+    said = {piece: _event(envelope, {"content": piece}) for piece in set(pieces)}
+    return [thought] * thoughts + [said[piece] for piece in pieces], "stop"
 
 
 def _event(envelope: Json, delta: Json, finish_reason: str | None = None) -> bytes:

@@ -23,6 +23,7 @@ class Output(Enum):
     TEXT = "text"
     REASONING = "reasoning"
     TOOL_CALL = "tool call"
+    STRUCTURED = "JSON that fits the schema asked for"
 
 
 class Fault(Enum):
@@ -57,6 +58,7 @@ NAMED: Final[dict[str, Behaviour]] = {
     "echo-json-as-stream": Behaviour(usage=Usage.NONE, fault=Fault.JSON_AS_STREAM),
     "echo-json-as-stream-zero-usage": Behaviour(usage=Usage.ZERO, fault=Fault.JSON_AS_STREAM),
     "echo-tools": Behaviour(output=Output.TOOL_CALL),
+    "echo-structured": Behaviour(output=Output.STRUCTURED),
     "echo-reasoning": Behaviour(output=Output.REASONING),
     "echo-cut": Behaviour(fault=Fault.CUT),
     "echo-no-done": Behaviour(fault=Fault.NO_DONE),

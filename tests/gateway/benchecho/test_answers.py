@@ -37,7 +37,13 @@ def test_prompt_tokens_are_words_and_four_a_message(messages, tokens):
 
 @pytest.mark.parametrize(
     ("model", "tokens"),
-    [("echo", 64), ("echo-reasoning", 80), ("echo-tools", 8), ("echo-chunks-3-0", 24)],
+    [
+        ("echo", 64),
+        ("echo-reasoning", 80),
+        ("echo-tools", 8),
+        ("echo-structured", 8),
+        ("echo-chunks-3-0", 24),
+    ],
 )
 def test_completion_tokens_are_eight_a_repetition(model, tokens):
     assert count_completion_tokens(behaviour_of(model)) == tokens

@@ -197,6 +197,20 @@ def test_a_tool_call_is_whole_in_one_answer_and_in_pieces_in_a_stream(server):
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+def test_a_structured_answer_fits_the_schema_that_was_asked_for(server):
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    asked = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema}}
+    answer = server.chat("echo-structured", response_format=asked).json
+    assert answer["choices"][0]["message"]["content"] == '{"city":"farthing"}'
+    assert answer["usage"]["completion_tokens"] == 8
+    chunks = server.chat("echo-structured", stream=True, response_format=asked).chunks
+    assert text_of(chunks) == '{"city":"farthing"}'
+    assert len(chunks) == 1 + 4 + 1
+    for unasked in (None, {"type": "json_object"}, {"json_schema": []}, "json"):
+        answer = server.chat("echo-structured", response_format=unasked).json
+        assert answer["choices"][0]["message"]["content"] == "{}"
+
+
 def test_reasoning_counts_inside_the_completion(server):
     answer = server.chat("echo-reasoning").json
     assert answer["choices"][0]["message"]["reasoning_content"] == FIXED_ANSWER[: 33 * 2]
