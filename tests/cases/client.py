@@ -91,14 +91,22 @@ def open_call(
     *,
     method: str = "POST",
     path: str = "/v1/chat/completions",
+    window_bytes: int | None = None,
 ) -> socket.socket:
-    """Send one request; the caller reads as much as it likes and closes."""
+    """Send one request; the caller reads as much as it likes and closes.
+
+    `window_bytes` is how much the system takes in for a caller that does not read.
+    """
     address = urlsplit(base_url)
-    wire = socket.create_connection((address.hostname, address.port), PATIENCE_S)
+    wire = socket.socket()
+    wire.settimeout(PATIENCE_S)
+    if window_bytes is not None:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
+    wire.connect((address.hostname, address.port))
     lines = [f"{method} {path} HTTP/1.1", f"Host: {address.netloc}"]
     lines += [f"{name}: {value}" for name, value in headers]
     if method == "POST":
         lines.append(f"Content-Length: {len(body)}")
     head = "".join(f"{line}\r\n" for line in (*lines, ""))
-    wire.sendall(head.encode("latin-1") + body)
+    wire.sendall(head.encode("latin-1") + (body if method == "POST" else b""))
     return wire

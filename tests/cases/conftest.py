@@ -46,6 +46,7 @@ def served() -> set[str]:
 @pytest.fixture
 def stage(
     request: pytest.FixtureRequest,
+    stack: Stack,
     case_vendor: CaseVendor,
     gateways: Callable[[str], str],
     served: set[str],
@@ -59,4 +60,4 @@ def stage(
         last = {case.gateway: case for case in cases}
         until(lambda: all(is_served(gateways(name), case, poor) for name, case in last.items()))
         served.update(case.model for case in cases)
-    return Stage(case_vendor, gateways, caller)
+    return Stage(case_vendor, stack, gateways, caller)

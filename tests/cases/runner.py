@@ -14,9 +14,9 @@ from billing.money import nanos_from_text
 from gateway.models import Model, Route, Vendor
 from tests.api.conftest import Caller
 from tests.cases.client import Got, ask
-from tests.cases.wire import HELLO, VENDOR_MODEL, Answer, CaseVendor
+from tests.cases.wire import HELLO, JSON, VENDOR_MODEL, Answer, CaseVendor
 from tests.raw_vendor import Call
-from tests.stack import until
+from tests.stack import Stack, until
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 BEARER = (("Authorization", "Bearer {key}"),)
@@ -80,7 +80,7 @@ NO_ROW = Pays(source="no row")
 """Nobody is known to whom the call could be written down."""
 
 
-def vendors(prompt: int, completion: int, cost: str, **more: Any) -> Pays:
+def vendors(prompt: Range, completion: Range, cost: str | None, **more: Any) -> Pays:
     return Pays(source="vendor", prompt=prompt, completion=completion, cost=cost, **more)
 
 
@@ -141,11 +141,26 @@ class Stage:
     """The gateway and the vendor of all cases; `play` is the whole of a case in one call."""
 
     def __init__(
-        self, vendor: CaseVendor, url_of: Callable[[str], str], caller: Callable[..., Caller]
+        self,
+        vendor: CaseVendor,
+        stack: Stack,
+        url_of: Callable[[str], str],
+        caller: Callable[..., Caller],
     ) -> None:
         self.vendor = vendor
+        self._stack = stack
         self._url_of = url_of
         self._caller = caller
+
+    @property
+    def gateway_pid(self) -> int:
+        """Of the usual gateway."""
+        (process,) = (one for one in self._stack.processes if one.log.stem == "gateway")
+        return process.popen.pid
+
+    def logs(self) -> str:
+        """All that our processes have logged so far."""
+        return "".join(process.text() for process in self._stack.processes)
 
     def caller(self, case: Case) -> Caller:
         """A new tenant with the case's balance, at the case's gateway."""
@@ -220,7 +235,8 @@ def check_answer(got: Got, gets: Gets) -> None:
         assert words in body
     for words in gets.lacks:
         assert words not in body
-    if got.status >= 400:
+    if got.status >= 400 and gets.kind is None:
+        assert got.headers["content-type"] == JSON
         assert set(got.json()["error"]) == {"message", "type", "param", "code"}
     if gets.error is not None:
         assert _error_code(got) == gets.error
