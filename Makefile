@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 APPS := keys billing gateway
 PAGES := $(shell find templates gateway -name '*.html' 2>/dev/null)
+# Each process has a database of its own, and Valkey has 16; files go out in their order.
+PARALLEL := -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 # A Python that can make environments; the one in .venv is as good as any, if it still works.
 PYTHONS := $(BIN)/python python3.11 python3.12 python3.13 python3.14 python3 python
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
@@ -41,12 +43,12 @@ environment:
 .PHONY: test
 test: environment ## Run the tests (REQUIRE_BROWSER=1 fails where there is no Chromium)
 	@if $(BIN)/python tests/browser.py >/dev/null; then \
-	    exec $(BIN)/python -m pytest -m 'not long'; \
+	    exec $(BIN)/python -m pytest $(PARALLEL) -m 'not long'; \
 	elif [ -n "$(REQUIRE_BROWSER)" ]; then \
 	    exit 1; \
 	else \
 	    echo '*** NO CHROMIUM: THE BROWSER TESTS ARE LEFT OUT OF THIS RUN ***' >&2; \
-	    $(BIN)/python -m pytest -m 'not long and not browser'; code=$$?; \
+	    $(BIN)/python -m pytest $(PARALLEL) -m 'not long and not browser'; code=$$?; \
 	    echo '*** NO CHROMIUM: THE BROWSER TESTS WERE LEFT OUT OF THIS RUN ***' >&2; \
 	    exit $$code; \
 	fi

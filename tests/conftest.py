@@ -19,9 +19,17 @@ _numbers = itertools.count(1)
 LEAVE_ROWS = {"committed", "stack"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that take their rows back run first, on an empty database; the others afterwards."""
-    items.sort(key=lambda item: not LEAVE_ROWS.isdisjoint(getattr(item, "fixturenames", ())))
+    """Tests that take their rows back run first, on an empty database; the others afterwards.
+
+    Where several processes share the work, a file's tests of one kind stay together, in order.
+    """
+    leaves = {item: not LEAVE_ROWS.isdisjoint(getattr(item, "fixturenames", ())) for item in items}
+    items.sort(key=leaves.__getitem__)
+    for item in items:
+        kind = "leaves" if leaves[item] else "returns"
+        item.add_marker(pytest.mark.xdist_group(f"{item.path}:{kind}"))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,9 @@ Settings read the environment once, so it is complete as soon as this module is 
 servers it points to start in `pytest_configure`. From a conftest (`pytest_plugins`) that is early
 enough only if pyproject.toml names no DJANGO_SETTINGS_MODULE, because pytest-django would load the
 settings before any conftest; with `-p tests.embedded` it always is.
+
+Under `-n` (pytest-xdist) the servers are the controlling process's; each of its workers has a
+database and a Redis database number of its own there.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -33,6 +37,18 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
+def _move_to_own_share(worker: str) -> None:
+    """Point this process, worker gw0, gw1, …, at its own part of the controlling one's servers."""
+    number = int(worker.removeprefix("gw"))
+    database, redis = urlsplit(os.environ["DATABASE_URL"]), urlsplit(os.environ["REDIS_URL"])
+    first = int(redis.path.strip("/") or 0)
+    for name, parts, path in (
+        ("DATABASE_URL", database, f"{database.path}_{worker}"),
+        ("REDIS_URL", redis, f"/{first + 1 + number}"),
+    ):
+        os.environ[name] = urlunsplit(parts._replace(path=path))
+
+
 def _complete_environment() -> list[tuple[str, int, str]]:
     """Fill in what the environment lacks; returns name, port and password of what is to start."""
     fernet_key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
@@ -40,6 +56,9 @@ def _complete_environment() -> list[tuple[str, int, str]]:
     os.environ.setdefault("FARTHING_SECRET_KEY", secrets.token_hex(32))
     os.environ.setdefault("FARTHING_KEY_PEPPER", secrets.token_hex(32))
     os.environ.setdefault("FARTHING_FERNET_KEYS", fernet_key)
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker:
+        _move_to_own_share(worker)
     starts = []
     if "DATABASE_URL" not in os.environ:
         port, password = _free_port(), secrets.token_hex(16)

@@ -22,6 +22,7 @@ def raw_deflate(data: bytes) -> bytes:
         ("deflate", zlib.compress(PLAIN)),
         (" Deflate ", raw_deflate(PLAIN)),
     ],
+    ids=["gzip", "two gzips", "deflate", "raw deflate"],
 )
 def test_any_cut_gives_the_same(encoding, packed, step):
     inflater = Inflater(encoding, base_bytes=10_000, ratio=0)
@@ -56,7 +57,7 @@ def test_the_ratio_allows_more_for_more_input():
         Inflater("gzip", base_bytes=0, ratio=2).feed(packed)
 
 
-@pytest.mark.parametrize("data", [b"junk", gzip.compress(PLAIN) + b"junk"])
+@pytest.mark.parametrize("data", [b"junk", gzip.compress(PLAIN) + b"junk"], ids=["all", "end"])
 def test_damaged_data_is_refused(data):
     with pytest.raises(InflateError):
         Inflater("gzip", base_bytes=10_000, ratio=0).feed(data)

@@ -270,6 +270,7 @@ class TestCompressed:
             (raw(), "br"),
             (gzip.compress(raw()), "gzip, gzip"),
         ],
+        ids=["no gzip", "cut", "more behind it", "unknown", "twice"],
     )
     def test_damaged_or_unknown_encodings_are_refused(self, packed, encoding):
         error = refused(packed, content_encoding=encoding)
