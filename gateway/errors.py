@@ -8,6 +8,7 @@ that was billed bills twice: hence `false` on every failure that may have cost m
 
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 import orjson
 
@@ -30,7 +31,7 @@ class ApiError(Exception):
     """An answer of ours in OpenAI's error shape.
 
     `should_retry` is the value of `x-should-retry`; `retry_after_s` whole seconds, or None for
-    no `Retry-After` header.
+    no `Retry-After` header. `why` is the limit that was in the way, kept with the request.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ApiError(Exception):
         self.param = param
         self.should_retry = should_retry
         self.retry_after_s = retry_after_s
+        self.why: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, dict[str, str | None]]:
         error = {
@@ -93,15 +95,19 @@ def invalid_api_key() -> ApiError:
     )
 
 
-def model_not_allowed() -> ApiError:
+def model_not_allowed(whose: str = "This key") -> ApiError:
     return ApiError(
         HTTPStatus.FORBIDDEN,
         PERMISSION,
         "model_not_allowed",
-        "This key may not use the requested model. You were not charged. "
+        f"{whose} may not use the requested model. You were not charged. "
         "Choose a model from GET /v1/models, or ask an admin of your organisation to allow it.",
         param="model",
     )
+
+
+def model_not_in_plan() -> ApiError:
+    return model_not_allowed("Your organisation, by its plan,")
 
 
 def ip_not_allowed() -> ApiError:
@@ -185,13 +191,17 @@ def too_large(limit_bytes: int) -> ApiError:
     )
 
 
-def insufficient_balance() -> ApiError:
+def insufficient_balance(figures: str = "") -> ApiError:
+    """Return a 402; `figures` is a sentence that says what there is and what was needed."""
     return ApiError(
         HTTPStatus.PAYMENT_REQUIRED,
         QUOTA,
         "insufficient_balance",
-        "Your organisation's balance is used up. You were not charged. "
-        "Top up under Billing, then try again.",
+        _told(
+            "Your organisation's balance is used up.",
+            figures,
+            "You were not charged. Top up under Billing, then try again.",
+        ),
     )
 
 
@@ -205,30 +215,36 @@ def key_limit_reached(which: str = "A spend limit is reached.") -> ApiError:
     )
 
 
-def estimate_exceeds_balance() -> ApiError:
+def estimate_exceeds_balance(figures: str = "") -> ApiError:
     return ApiError(
         HTTPStatus.PAYMENT_REQUIRED,
         QUOTA,
         "estimate_exceeds_balance",
-        "This request could cost more than what is available. You were not charged. "
-        "Lower max_tokens, shorten the prompt, or top up under Billing.",
+        _told(
+            "This request could cost more than what is available.",
+            figures,
+            "You were not charged. Lower max_tokens, shorten the prompt, or top up under Billing.",
+        ),
     )
 
 
-def in_flight_budget_exhausted(retry_after_s: int = SHORT_RETRY_S) -> ApiError:
+def in_flight_budget_exhausted(figures: str = "", retry_after_s: int = SHORT_RETRY_S) -> ApiError:
     return ApiError(
         HTTPStatus.TOO_MANY_REQUESTS,
         RATE_LIMIT,
         "in_flight_budget_exhausted",
-        "Requests that are still running reserve the rest of the balance or limit. "
-        "You were not charged. Try again when some of them have ended.",
+        _told(
+            "Requests that are still running reserve the rest of the balance or limit.",
+            figures,
+            "You were not charged. Try again when some of them have ended.",
+        ),
         should_retry=True,
         retry_after_s=retry_after_s,
     )
 
 
 def rate_limit_exceeded(limit: str, retry_after_s: int) -> ApiError:
-    """Return a 429; `limit` names what was exceeded, for example "requests per minute"."""
+    """Return a 429; `limit` says what was exceeded: "60 requests per minute of this key"."""
     return ApiError(
         HTTPStatus.TOO_MANY_REQUESTS,
         RATE_LIMIT,
@@ -363,6 +379,10 @@ def service_unavailable(retry_after_s: int = SERVICE_RETRY_S) -> ApiError:
         should_retry=True,
         retry_after_s=retry_after_s,
     )
+
+
+def _told(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
 
 
 TABLE: dict[str, Callable[[], ApiError]] = {

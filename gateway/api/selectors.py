@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, QuerySet, Sum
 from django.utils import timezone
 
+from billing.limits import LimitStanding, standing
 from billing.models import Account, AccountKind, Charge, Exchange
 from billing.plans import terms_at, versions_at
 from billing.rating import PriceVersion
@@ -30,6 +31,7 @@ class KeyStanding:
     spent_nanos: int
     spent_since: datetime
     last_used_at: datetime | None
+    spend_limits: list[LimitStanding]
 
 
 def models_for(principal: Principal) -> list[OfferedModel]:
@@ -49,7 +51,8 @@ def model_for(principal: Principal, name: str) -> OfferedModel | None:
 
 def key_standing(principal: Principal) -> KeyStanding:
     """Return the key with what it was charged since the month began, in UTC."""
-    key = ApiKey.objects.get(pk=principal.key_id, tenant_id=principal.tenant_id)
+    keys = ApiKey.objects.select_related("tenant")
+    key = keys.get(pk=principal.key_id, tenant_id=principal.tenant_id)
     since = timezone.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     first = first_id_at(since)
     exchanges = Exchange.objects.filter(
@@ -62,7 +65,13 @@ def key_standing(principal: Principal) -> KeyStanding:
     )
     spent = charges.aggregate(nanos=Sum("charge_nanos"))["nanos"]
     use = KeyUse.objects.filter(key_id=key.pk).first()
-    return KeyStanding(key, int(spent or 0), since, None if use is None else use.last_used_at)
+    return KeyStanding(
+        key,
+        int(spent or 0),
+        since,
+        None if use is None else use.last_used_at,
+        standing(key.tenant, key_id=key.pk),
+    )
 
 
 def wallet_of(principal: Principal) -> Account:

@@ -4,9 +4,11 @@ Money is a decimal text with nine digits after the point, beside its `currency`.
 RFC 3339 in UTC, durations milliseconds.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict
 
+from billing.limits import LimitStanding
 from billing.models import Account, UsageSource
 from billing.money import text_from_nanos
 from billing.rating import PriceVersion, Rates
@@ -71,6 +73,23 @@ class StatusMessageShape(TypedDict):
     user_message: str | None
 
 
+class LimitReasonShape(TypedDict):
+    """The limit that refused a request or ended its answer.
+
+    `kind` is spend, balance, requests_per_minute or concurrent_requests; `scope` key, member or
+    tenant. Money is decimal text; `size` of the last two kinds is a count.
+    """
+
+    kind: str
+    scope: str
+    period: str | None
+    size: str
+    posted: str | None
+    held: str | None
+    needed: str | None
+    resets_at: str | None
+
+
 class AttemptShape(TypedDict):
     number: int
     vendor: str | None
@@ -126,6 +145,7 @@ class RequestShape(TypedDict):
     price_lines: list[PriceLineShape]
     estimate: EstimateShape | None
     message: StatusMessageShape | None
+    limit: LimitReasonShape | None
     attempts: list[AttemptShape]
     timings: TimingsShape
 
@@ -177,6 +197,19 @@ class LimitsShape(TypedDict):
     concurrent_requests: int | None
 
 
+class SpendLimitShape(TypedDict):
+    """A limit that counts this key's requests. size − posted − held = remaining, never below 0."""
+
+    scope: str
+    period: str
+    action: str
+    size: str
+    posted: str
+    held: str
+    remaining: str
+    resets_at: str | None
+
+
 class KeyShape(TypedDict):
     """The key about itself; null is "no limit of its own". `spent` counts from `spent_since`."""
 
@@ -189,6 +222,7 @@ class KeyShape(TypedDict):
     models: list[str] | None
     allowed_ips: list[str] | None
     limits: LimitsShape
+    spend_limits: list[SpendLimitShape]
     currency: str
     spent: str
     spent_since: str
@@ -244,6 +278,7 @@ def request_shape(row: ExchangeRow) -> RequestShape:
         "price_lines": [] if charge is None else [_price_line(line) for line in charge.lines],
         "estimate": _estimate(charge),
         "message": _message(exchange.message),
+        "limit": _limit(exchange.message),
         "attempts": [_attempt(attempt) for attempt in exchange.attempts],
         "timings": {
             "first_byte_ms": exchange.first_byte_ms,
@@ -271,6 +306,7 @@ def key_shape(
     spent_nanos: int,
     spent_since: datetime,
     last_used_at: datetime | None,
+    spend_limits: Sequence[LimitStanding] = (),
 ) -> KeyShape:
     return {
         "object": "key",
@@ -285,6 +321,7 @@ def key_shape(
             "requests_per_minute": key.requests_per_minute,
             "concurrent_requests": key.concurrent_requests,
         },
+        "spend_limits": [_spend_limit(limit) for limit in spend_limits],
         "currency": currency,
         "spent": text_from_nanos(spent_nanos),
         "spent_since": moment(spent_since),
@@ -389,6 +426,35 @@ def _message(kept: Any) -> StatusMessageShape | None:
         "vendor_message": kept.get("vendor_message"),
         "user_status": kept.get("user_status"),
         "user_message": kept.get("user_message"),
+    }
+
+
+def _limit(kept: Any) -> LimitReasonShape | None:
+    found = kept.get("limit") if isinstance(kept, dict) else None
+    if found is None:
+        return None
+    return {
+        "kind": found["kind"],
+        "scope": found["scope"],
+        "period": found["period"],
+        "size": found["size"],
+        "posted": found["posted"],
+        "held": found["held"],
+        "needed": found["needed"],
+        "resets_at": found["resets_at"],
+    }
+
+
+def _spend_limit(limit: LimitStanding) -> SpendLimitShape:
+    return {
+        "scope": limit.scope,
+        "period": limit.period,
+        "action": limit.action,
+        "size": text_from_nanos(limit.amount_nanos),
+        "posted": text_from_nanos(limit.posted_nanos),
+        "held": text_from_nanos(limit.held_nanos),
+        "remaining": text_from_nanos(limit.remaining_nanos),
+        "resets_at": _moment_or_none(limit.resets_at),
     }
 
 

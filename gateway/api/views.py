@@ -114,6 +114,7 @@ class KeyView(ApiView):
             spent_nanos=standing.spent_nanos,
             spent_since=standing.spent_since,
             last_used_at=standing.last_used_at,
+            spend_limits=standing.spend_limits,
         )
         return _answer(shape)
 

@@ -204,13 +204,20 @@ def _settle(
         settled_at=timezone.now(),
         facts=Facts(
             finish_reason=replay.relay.finish_reason,
-            message=None if told is None else status_message(told, exchange.status_code or 200),
+            message=_message(told, exchange),
         ),
         flags=(*replay.reading.flags, *counted.flags),
         vendor_usage=replay.reading.raw,
         estimate=_kept(counted),
     )
     return _settle_and_tell(exchange, settlement, told)
+
+
+def _message(told: str | None, exchange: Exchange) -> dict[str, Any] | None:
+    """What a gateway has said already stays: it knows which limit ended the answer."""
+    if told is None or told == CUT_SHORT:
+        return None
+    return status_message(told, exchange.status_code or 200)
 
 
 def _told(job: EstimateJob, *, is_whole_estimate: bool) -> str | None:

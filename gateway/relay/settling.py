@@ -27,6 +27,7 @@ from gateway.relay.attempt import Attempt
 from gateway.relay.capture import Capture
 from gateway.relay.cover import Cover
 from gateway.relay.headers import Headers
+from gateway.relay.refusals import why_of
 from gateway.relay.transcript import Sent, spoken
 from gateway.runtime.process import STATEMENT_TIMEOUT_MS, Runtime
 from gateway.tasks import estimate_exchange
@@ -118,9 +119,7 @@ class Settling:
     def leave(self) -> None:
         grant = self._accepted.grant
         if grant.slot is not None:
-            self._runtime.background.start(
-                self._runtime.limiter.give_back(self._accepted.principal, grant), "slot"
-            )
+            self._runtime.background.start(self._runtime.limiter.give_back(grant), "slot")
 
     def cost_headers(self) -> Headers:
         if self._cost_nanos is None:
@@ -196,7 +195,7 @@ class Settling:
     def _message(self) -> dict[str, Any] | None:
         failure = self._attempts[-1].relay.failure
         if failure is None:
-            return status_message(CUT_SHORT, 200) if self._cover.is_cut_short else None
+            return self._cut_short() if self._cover.is_cut_short else None
         is_ours = failure.vendor_status in OUR_ACCOUNT
         return {
             "vendor_status": None if is_ours else failure.vendor_status,
@@ -204,6 +203,11 @@ class Settling:
             "user_status": failure.error.status,
             "user_message": failure.error.message,
         }
+
+    def _cut_short(self) -> dict[str, Any]:
+        limit = self._cover.limit
+        why = {} if limit is None else {"limit": why_of(limit).kept()}
+        return {**status_message(CUT_SHORT, 200), **why}
 
     def _estimate_item(self, outcome: str) -> Item:
         return {

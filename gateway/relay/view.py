@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from billing.errors import LedgerUnavailable, QueueFull
 from billing.estimation import prompt_bound
 from billing.ids import new_exchange_id, request_id
-from billing.ledger import Hold, HoldAnswer, LimitPassed, hold_answer
+from billing.ledger import Hold, hold_answer
 from billing.money import text_from_nanos
 from billing.rating import PriceVersion, hold_nanos
 from billing.writer import Row
@@ -33,12 +33,14 @@ from gateway.relay.accepted import Accepted, Arrival
 from gateway.relay.headers import Headers, encoded
 from gateway.relay.idempotency import HEADER as IDEMPOTENCY_KEY
 from gateway.relay.idempotency import Claim, Replay
+from gateway.relay.refusals import money_refusal, rate_refusal
 from gateway.relay.request import ClientRequest, read_request
 from gateway.relay.routing import in_order
 from gateway.relay.settling import release_unanswered
-from gateway.runtime.limits import NO_LIMITS, Grant, limit_headers
+from gateway.runtime.limits import NO_LIMITS, Allowance, Grant, allowances, limit_headers
 from gateway.runtime.process import Runtime
 from gateway.runtime.snapshot import PublicModel, RouteTo
+from gateway.runtime.tariffs import Terms
 from keys.principals import Principal
 
 logger = logging.getLogger(__name__)
@@ -89,6 +91,7 @@ class _Admission:
         self._grant: Grant = NO_LIMITS
         self._hold_nanos: int | None = None
         self._claimed: Claim | None = None
+        self._now_s = time.time()
 
     @property
     def request_id(self) -> str:
@@ -108,14 +111,24 @@ class _Admission:
 
     async def _admit(self, principal: Principal, request: ClientRequest) -> Relayed:
         model, routes, price = self._resolve(principal, request)
-        self._grant = await self._runtime.limiter.take(principal, self.request_id)
+        self._grant = await self._runtime.limiter.take(self._limits(principal), self.request_id)
         if not self._grant.is_allowed:
-            raise errors.rate_limit_exceeded(self._grant.limit, self._grant.retry_after_s)
+            raise rate_refusal(self._grant, datetime.now(UTC))
         try:
             return await self._hold(principal, request, model, routes, price)
         except BaseException:
-            await self._runtime.limiter.give_back(principal, self._grant)
+            await self._runtime.limiter.give_back(self._grant)
             raise
+
+    def _terms(self, principal: Principal) -> Terms | None:
+        tariffs = self._runtime.snapshot.tariffs
+        return tariffs.terms_for(principal.tenant_id, principal.currency, self._now_s)
+
+    def _limits(self, principal: Principal) -> tuple[Allowance, ...]:
+        terms = self._terms(principal)
+        if terms is None:
+            return allowances(principal, None, None)
+        return allowances(principal, terms.requests_per_minute, terms.concurrent_requests)
 
     async def _claim(self, principal: Principal, request: ClientRequest) -> Replay | None:
         """Claim the request's Idempotency-Key, if it has one; answer what a repeat gets."""
@@ -170,15 +183,15 @@ class _Admission:
             raise errors.model_not_found()
         if not principal.may_use_model(model.name):
             raise errors.model_not_allowed()
+        terms = self._terms(principal)
+        if terms is not None and not terms.may_use_model(model.name):
+            raise errors.model_not_in_plan()
         if principal.is_test:
             if model.test_route is None:
                 raise errors.upstream_unavailable()
             return model, [model.test_route], None
-        now_s, tariffs = time.time(), self._runtime.snapshot.tariffs
-        terms = tariffs.terms_for(principal.tenant_id, principal.currency, now_s)
-        if terms is not None and not terms.may_use_model(model.name):
-            raise errors.model_not_allowed()
-        price = tariffs.price_for(model.name, principal.currency, now_s, terms)
+        tariffs = self._runtime.snapshot.tariffs
+        price = tariffs.price_for(model.name, principal.currency, self._now_s, terms)
         if price is None:
             raise errors.model_not_priced()
         if not model.routes:
@@ -221,7 +234,7 @@ class _Admission:
         )
         answer = hold_answer(await self._submit(hold))
         if not answer.is_held:
-            raise _refusal(answer, nanos)
+            raise money_refusal(answer, nanos)
         self._hold_nanos = nanos
         accepted = Accepted(
             arrival=arrival,
@@ -280,6 +293,7 @@ class _Admission:
                 "vendor_message": None,
                 "user_status": error.status,
                 "user_message": error.message,
+                **({} if error.why is None else {"limit": error.why}),
             },
         }
         try:
@@ -293,32 +307,6 @@ class _Admission:
 def _log_lost(kept: asyncio.Future[Any]) -> None:
     if not kept.cancelled() and kept.exception() is not None:
         logger.warning("A refusal is not kept: %s", type(kept.exception()).__name__)
-
-
-def _refusal(answer: HoldAnswer, needed_nanos: int) -> ApiError:
-    """Say which it is: a spend limit, nothing left, too much asked, or others hold it for now."""
-    if answer.limit is not None:
-        if answer.limit.frees_soon:
-            return errors.in_flight_budget_exhausted()
-        return errors.key_limit_reached(_limit_words(answer.limit))
-    whole = answer.posted_nanos + answer.credit_limit_nanos
-    if whole <= 0:
-        return errors.insufficient_balance()
-    if needed_nanos > whole:
-        return errors.estimate_exceeds_balance()
-    return errors.in_flight_budget_exhausted()
-
-
-def _limit_words(limit: LimitPassed) -> str:
-    size, posted, held, needed = map(
-        text_from_nanos,
-        (limit.amount_nanos, limit.posted_nanos, limit.held_nanos, limit.needed_nanos),
-    )
-    reset = f" It resets at {limit.resets_at:%Y-%m-%dT%H:%M:%SZ}." if limit.resets_at else ""
-    return (
-        f"The spend limit of this {limit.scope} ({limit.period}) is reached: {size}, of which "
-        f"{posted} is spent and {held} held; this request could cost {needed}.{reset}"
-    )
 
 
 def _arrival(request: HttpRequest) -> Arrival:

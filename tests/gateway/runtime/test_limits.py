@@ -5,6 +5,7 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ import redis
 from django.conf import settings
 
 from gateway.runtime import limits
-from gateway.runtime.limits import LEASE_MS, Grant, Limiter, limit_headers
+from gateway.runtime.limits import LEASE_MS, Grant, Limiter, allowances, limit_headers
 from gateway.supervisor.embedded import start_valkey
 from tests.proxy import Proxy
 
@@ -46,7 +47,11 @@ async def limiters(count: int = 1, *, url: str | None = None, processes: int = 1
 
 
 async def take(limiter: Limiter, key, count: int) -> list[Grant]:
-    return [await limiter.take(key, f"r{next(_key_ids)}") for _ in range(count)]
+    return [await ask(limiter, key) for _ in range(count)]
+
+
+async def ask(limiter: Limiter, key, name: str | None = None, plan=(None, None)) -> Grant:
+    return await limiter.take(allowances(key, *plan), name or f"r{next(_key_ids)}")
 
 
 def allowed(grants: list[Grant]) -> list[bool]:
@@ -62,11 +67,11 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def minute(key) -> str:
-    return f"farthing:minute:{{{key.key_id}}}"
+    return f"farthing:minute:{{{key.tenant_id}}}:key:{key.key_id}"
 
 
 def slots(key) -> str:
-    return f"farthing:slots:{{{key.key_id}}}"
+    return f"farthing:slots:{{{key.tenant_id}}}:key:{key.key_id}"
 
 
 def pass_time(store: redis.Redis, name: str, milliseconds: int) -> None:
@@ -77,7 +82,7 @@ def pass_time(store: redis.Redis, name: str, milliseconds: int) -> None:
 def test_a_key_without_limits_costs_no_round_trip(key) -> None:
     async def work() -> None:
         async with limiters(url="redis://127.0.0.1:1/0") as limiter:
-            assert await limiter.take(key(), "r1") == limits.NO_LIMITS
+            assert await ask(limiter, key(), "r1") == limits.NO_LIMITS
             assert not limiter.is_redis_away
 
     run(work)
@@ -105,7 +110,7 @@ def test_many_at_once_are_counted_one_by_one(key) -> None:
 
     async def work() -> None:
         async with limiters(2) as (one, two):
-            work = [limiter.take(limited, f"{n}") for n, limiter in enumerate([one, two] * 20)]
+            work = [ask(limiter, limited, f"{n}") for n, limiter in enumerate([one, two] * 20)]
             assert sum(allowed(await asyncio.gather(*work))) == 10
 
     run(work)
@@ -143,7 +148,7 @@ def test_a_minute_later_there_is_room_for_as_many_as_left_the_window(key, store)
         async with limiters() as limiter:  # another process, which has counted nothing itself
             assert allowed(await take(limiter, limited, 2)) == [True, False]
             pass_time(store, minute(limited), 50_000)
-            refused = await limiter.take(limited, "refused")
+            refused = await ask(limiter, limited, "refused")
             assert (refused.is_allowed, refused.retry_after_s) == (False, 10)
             pass_time(store, minute(limited), 10_000)
 
@@ -163,8 +168,8 @@ def test_a_slot_is_free_again_when_it_is_given_back(key) -> None:
             first, second, third = await take(limiter, limited, 3)
             assert allowed([first, second, third]) == [True, True, False]
             assert (third.limit, third.slot) == ("concurrent requests", None)
-            await limiter.give_back(limited, first)
-            await limiter.give_back(limited, first)
+            await limiter.give_back(first)
+            await limiter.give_back(first)
             assert allowed(await take(limiter, limited, 2)) == [True, False]
 
     run(work)
@@ -175,12 +180,12 @@ def test_what_concurrency_refuses_does_not_count_for_the_minute(key, store) -> N
 
     async def work() -> None:
         async with limiters(2) as (one, two):
-            running = await one.take(limited, "running")
+            running = await ask(one, limited, "running")
             for limiter in (one, two, one, two):
-                refused = await limiter.take(limited, "refused")
+                refused = await ask(limiter, limited, "refused")
                 assert (refused.limit, refused.requests_left) == ("concurrent requests", 2)
-            await one.give_back(limited, running)
-            again = await two.take(limited, "again")
+            await one.give_back(running)
+            again = await ask(two, limited, "again")
             assert (again.is_allowed, again.requests_left) == (True, 1)
 
     run(work)
@@ -192,13 +197,13 @@ def test_a_dead_process_gives_its_slots_back_by_itself(key, store) -> None:
 
     async def dies() -> None:
         async with limiters() as limiter:
-            assert (await limiter.take(limited, "dead")).is_allowed
+            assert (await ask(limiter, limited, "dead")).is_allowed
 
     async def lives() -> None:
         async with limiters() as limiter:
-            assert not (await limiter.take(limited, "too early")).is_allowed
+            assert not (await ask(limiter, limited, "too early")).is_allowed
             pass_time(store, slots(limited), LEASE_MS)
-            assert (await limiter.take(limited, "later")).is_allowed
+            assert (await ask(limiter, limited, "later")).is_allowed
 
     run(dies)
     assert 0 < store.pttl(slots(limited)) <= LEASE_MS
@@ -210,14 +215,14 @@ def test_a_lease_is_renewed_while_its_request_runs_and_never_afterwards(key, sto
 
     async def work() -> None:
         async with limiters() as limiter:
-            running = await limiter.take(limited, "running")
+            running = await ask(limiter, limited, "running")
             pass_time(store, slots(limited), LEASE_MS - 1_000)
             await limiter.renew()
             (_, score), *_ = store.zrange(slots(limited), 0, -1, withscores=True)
             seconds, microseconds = store.time()
             left_ms = score - seconds * 1_000 - microseconds / 1_000
             assert LEASE_MS - 5_000 < left_ms <= LEASE_MS
-            await limiter.give_back(limited, running)
+            await limiter.give_back(running)
             await limiter.renew()
             assert store.zcard(slots(limited)) == 0
 
@@ -234,12 +239,12 @@ def test_without_redis_each_process_has_its_share(key) -> None:
             assert grants[2].limit == "concurrent requests"
             assert limiter.is_redis_away
             for _ in range(2):
-                await limiter.give_back(limited, grants[0])
-                await limiter.give_back(limited, grants[1])
+                await limiter.give_back(grants[0])
+                await limiter.give_back(grants[1])
                 grants = await take(limiter, limited, 2)
-            await limiter.give_back(limited, grants[0])
+            await limiter.give_back(grants[0])
             assert [grant.requests_left for grant in grants] == [0, 0]
-            refused = await limiter.take(limited, "refused")
+            refused = await ask(limiter, limited, "refused")
             assert (refused.is_allowed, refused.limit) == (False, "requests per minute")
             assert 0 < refused.reset_ms <= 60_000
 
@@ -261,7 +266,7 @@ def test_a_silent_redis_delays_a_request_by_a_moment_only(key) -> None:
     async def work(proxy: Proxy) -> None:
         url = f"redis://:{parts.password}@127.0.0.1:{proxy.port}/0"
         async with limiters(url=url) as limiter:
-            assert (await limiter.take(limited, "before")).is_allowed
+            assert (await ask(limiter, limited, "before")).is_allowed
             proxy.freeze()
             begun_s = time.monotonic()
             assert allowed(await take(limiter, limited, 3)) == [True] * 3
@@ -295,14 +300,14 @@ def test_neither_the_loss_of_redis_nor_its_return_starts_a_key_anew(
             assert allowed(grants) == [True, False]
             assert grants[1].limit == "concurrent requests"
             assert limiter.is_redis_away
-            await limiter.give_back(limited, grants[0])
+            await limiter.give_back(grants[0])
 
             server = start(server.port)  # it has forgotten everything
             grants = await take(limiter, limited, 2)
             assert allowed(grants) == [True, False]
             assert not limiter.is_redis_away
-            await limiter.give_back(limited, grants[0])
-            refused = await limiter.take(limited, "fifth")
+            await limiter.give_back(grants[0])
+            refused = await ask(limiter, limited, "fifth")
             assert (refused.is_allowed, refused.limit) == (False, "requests per minute")
         server.stop()
 
@@ -316,15 +321,92 @@ def test_a_process_remembers_no_key_that_is_idle(key, monkeypatch) -> None:
 
     async def work() -> None:
         async with limiters() as limiter:
-            await limiter.take(limited, "one")
-            grant = await limiter.take(running, "two")
+            await ask(limiter, limited, "one")
+            grant = await ask(limiter, running, "two")
             monkeypatch.setattr(limits, "time", later)
             await limiter.renew()
-            assert set(limiter._local) == {running.key_id}
-            await limiter.give_back(running, grant)
+            assert set(limiter._local) == {f"{{{running.tenant_id}}}:key:{running.key_id}"}
+            await limiter.give_back(grant)
             await limiter.renew()
             assert limiter._local == {}
             assert limiter._leases == {}
+
+    run(work)
+
+
+# --- a plan's limits, for all keys of a tenant together ----------------------------------------
+
+
+def test_keys_of_a_tenant_share_what_their_plan_lets_through(key) -> None:
+    one, two = key(tenant_id=next(_key_ids)), key()
+    two = replace(two, tenant_id=one.tenant_id)
+
+    async def work() -> None:
+        async with limiters(2) as (first, second):
+            grants = [await ask(first, one, plan=(3, None)), await ask(second, two, plan=(3, None))]
+            grants += [
+                await ask(first, two, plan=(3, None)),
+                await ask(second, one, plan=(3, None)),
+            ]
+        assert allowed(grants) == [True, True, True, False]
+        assert [grant.requests_left for grant in grants] == [2, 1, 0, 0]
+        assert (grants[3].refused_by.scope, grants[3].limit_size) == ("tenant", 3)
+
+    run(work)
+
+
+def test_room_is_needed_in_both_and_taken_in_both_or_none(key, store) -> None:
+    limited = key(tenant_id=next(_key_ids), requests_per_minute=5, concurrent_requests=5)
+    other = replace(key(), tenant_id=limited.tenant_id)
+
+    async def work() -> None:
+        async with limiters() as limiter:
+            running = await ask(limiter, other, plan=(None, 1))
+            refused = await ask(limiter, limited, plan=(None, 1))
+            assert (refused.is_allowed, refused.limit) == (False, "concurrent requests")
+            assert refused.refused_by.scope == "tenant"
+            assert store.zcard(minute(limited)) == store.zcard(slots(limited)) == 0
+            await limiter.give_back(running)
+            granted = await ask(limiter, limited, plan=(None, 1))
+            assert (granted.is_allowed, len(granted.taken), granted.requests_left) == (True, 2, 4)
+            await limiter.give_back(granted)
+            assert store.zcard(slots(limited)) == 0
+            assert (await ask(limiter, other, plan=(None, 1))).is_allowed
+
+    run(work)
+
+
+def test_the_tightest_limit_is_told(key) -> None:
+    limited = key(tenant_id=next(_key_ids), requests_per_minute=10)
+
+    async def work() -> None:
+        async with limiters() as limiter:
+            grant = await ask(limiter, limited, plan=(4, None))
+            assert (grant.requests_limit, grant.requests_left) == (4, 3)
+
+    run(work)
+
+
+def test_a_plans_share_holds_without_redis_too(key) -> None:
+    limited = key(tenant_id=next(_key_ids))
+
+    async def work() -> None:
+        async with limiters(url="redis://127.0.0.1:1/0", processes=2) as limiter:
+            grants = [await ask(limiter, limited, plan=(4, None)) for _ in range(3)]
+            assert allowed(grants) == [True, True, False]
+
+    run(work)
+
+
+def test_test_keys_do_not_use_up_what_live_keys_may(key) -> None:
+    live = key(tenant_id=next(_key_ids))
+    tests = replace(live, kind="test")
+
+    async def work() -> None:
+        async with limiters() as limiter:
+            assert (await ask(limiter, tests, plan=(1, None))).is_allowed
+            assert (await ask(limiter, live, plan=(1, None))).is_allowed
+            assert not (await ask(limiter, tests, plan=(1, None))).is_allowed
 
     run(work)
 
