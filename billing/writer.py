@@ -9,14 +9,18 @@ item waits for nothing. There is no timer.
   by one.
 - A lost connection is opened again and the batch is sent again; the statements are idempotent, so
   nothing is applied twice (see migrations/sql/0005_ledger.sql).
-- Bounded: `QUEUE_ITEMS` wait at most; more is refused at once with QueueFull.
+- Bounded: `QUEUE_ITEMS` wait at most; more is refused at once with QueueFull. An answer that does
+  not come in time is not waited for: nothing is known of its items then.
 - Fair: a batch takes from the tenants in turn, so that one with a long queue delays itself only.
+  A tenant whose wallet somebody keeps locked is set aside, to a connection of its own: neighbours
+  wait for it once, for the server's `lock_timeout`.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +28,7 @@ import orjson
 import psycopg
 
 from billing.errors import LedgerUnavailable, QueueFull
+from billing.patience import answering_within
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +36,10 @@ BATCH_ITEMS = 64
 QUEUE_ITEMS = 4_096
 HOLD_PAUSES_S = (0.0, 0.05)  # a new request is better refused at once than kept waiting
 SETTLE_PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
+HOLD_ANSWER_S = 3.0
+SETTLE_ANSWER_S = 15.0  # longer than the server's own statement_timeout
+POLL_S = 0.05
+ASIDE_S = 3.0  # how long a tenant that was set aside waits for its lock
 DRAIN_SECONDS = 8.0
 
 HOLD = "SELECT * FROM farthing_hold(%s::jsonb)"
@@ -38,6 +47,10 @@ EXTEND = "SELECT * FROM farthing_extend(%s::jsonb)"
 SETTLE = "SELECT * FROM farthing_settle(%s::jsonb)"
 ESTIMATE = "SELECT * FROM farthing_estimate(%s::jsonb)"
 REFUSE = "SELECT * FROM farthing_refuse(%s::jsonb)"
+_FREE = """
+SELECT tenant_id FROM billing_account WHERE kind = 'wallet' AND tenant_id = ANY (%s)
+ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+"""
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 Item = dict[str, Any]
@@ -51,6 +64,7 @@ class _Waiting:
     tenant_id: int
     rest: bytes
     answer: asyncio.Future[Row]
+    until_s: float = 0.0  # of one that was set aside
 
 
 @dataclass(slots=True)
@@ -83,6 +97,52 @@ class _Queues:
         self.count -= len(taken)
         return taken
 
+    def take_of_one(self, most: int) -> list[_Waiting]:
+        """Of the tenant whose turn it is."""
+        tenant = self.turns.popleft()
+        queue = self.by_tenant[tenant]
+        taken = [queue.popleft() for _ in range(min(most, len(queue)))]
+        if queue:
+            self.turns.append(tenant)
+        else:
+            del self.by_tenant[tenant]
+        self.count -= len(taken)
+        return taken
+
+
+Write = Callable[[list[_Waiting]], Awaitable[None]]
+
+
+class _Line:
+    """One connection, made when it is needed, and one statement through it."""
+
+    def __init__(self, connect: Connect, answer_s: float) -> None:
+        self._connect = connect
+        self._answer_s = answer_s
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def ask(self, statement: str, value: Any) -> list[Row]:
+        """Raises psycopg errors, OSError, and TimeoutError where there is no answer in time."""
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        if self._connection is None or self._connection.closed:
+            async with asyncio.timeout(self._answer_s):
+                self._connection = await self._connect()
+        connection = self._connection
+        try:
+            with answering_within(connection, self._answer_s):
+                cursor = await connection.execute(statement, (value,), prepare=True)
+                return await cursor.fetchall()
+        except psycopg.OperationalError as error:
+            if loop.time() - begun_s >= self._answer_s and not _is_timeout(error):
+                raise TimeoutError from error
+            raise
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
 
 class GroupCommit:
     """A bounded queue in front of one statement that takes a JSON array of items.
@@ -91,26 +151,38 @@ class GroupCommit:
     """
 
     def __init__(
-        self, name: str, statement: str, connect: Connect, pauses_s: tuple[float, ...]
+        self,
+        name: str,
+        statement: str,
+        connect: Connect,
+        pauses_s: tuple[float, ...],
+        answer_s: float = SETTLE_ANSWER_S,
     ) -> None:
         self.name = name
         self._statement = statement
-        self._connect = connect
         self._pauses_s = pauses_s
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._line = _Line(connect, answer_s)
         self._queues = _Queues()
         self._arrived = asyncio.Event()
+        self._aside_line = _Line(connect, answer_s)
+        self._aside = _Queues()
+        self._aside_arrived = asyncio.Event()
+        self._aside_tenants: set[int] = set()
         self._is_closing = False
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.batches = 0
         self.items = 0
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"writer {self.name}")
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._run(), name=f"writer {self.name}"),
+            loop.create_task(self._run_aside(), name=f"writer {self.name}, aside"),
+        ]
 
     @property
     def waiting(self) -> int:
-        return self._queues.count
+        return self._queues.count + self._aside.count
 
     def submit(self, item: Item) -> asyncio.Future[Row]:
         """The statement's row for this item, once it is durable.
@@ -118,23 +190,30 @@ class GroupCommit:
         Raises QueueFull, or TypeError for an item that is no JSON, at once; the future raises
         LedgerUnavailable, or the database's own error for this item alone.
         """
-        if self._queues.count >= QUEUE_ITEMS or self._is_closing:
+        if self.waiting >= QUEUE_ITEMS or self._is_closing:
             raise QueueFull(f"The queue of {self.name} is full.")
         answer: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
-        self._queues.put(_Waiting(item["tenant_id"], orjson.dumps(item)[1:], answer))
-        self._arrived.set()
+        waiting = _Waiting(item["tenant_id"], orjson.dumps(item)[1:], answer)
+        if waiting.tenant_id in self._aside_tenants:
+            self._set_aside([waiting])
+        else:
+            self._queues.put(waiting)
+            self._arrived.set()
         return answer
 
     async def close(self) -> None:
         """Write what is queued, within `DRAIN_SECONDS`; then refuse the rest."""
         self._is_closing = True
         self._arrived.set()
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=DRAIN_SECONDS)
-            self._task.cancel()
-        for waiting in self._queues.take(QUEUE_ITEMS):
+        self._aside_arrived.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        for waiting in (*self._queues.take(QUEUE_ITEMS), *self._aside.take(QUEUE_ITEMS)):
             _fail([waiting], LedgerUnavailable("Farthing is stopping."))
-        await self._disconnect()
+        await self._line.close()
+        await self._aside_line.close()
 
     async def _run(self) -> None:
         while not (self._is_closing and self._queues.count == 0):
@@ -143,64 +222,119 @@ class GroupCommit:
                 await self._arrived.wait()
                 continue
             batch = self._queues.take(BATCH_ITEMS)
-            try:
+            async with self._telling(batch):
                 await self._write(batch)
-            except asyncio.CancelledError:
-                _fail(batch, LedgerUnavailable("Farthing is stopping."))
-                raise
-            except Exception as error:
-                logger.exception("The writer of %s failed a batch", self.name)
-                _fail(batch, error)
+
+    async def _run_aside(self) -> None:
+        """Serve tenants whose wallets were locked, one at a time, each until `ASIDE_S` is over."""
+        while not (self._is_closing and self._aside.count == 0 and self._tasks[0].done()):
+            if self._aside.count == 0:
+                self._aside_arrived.clear()
+                if self._is_closing:
+                    await asyncio.wait({self._tasks[0]}, timeout=POLL_S)  # it may still set aside
+                else:
+                    await self._aside_arrived.wait()
+                continue
+            batch = self._aside.take_of_one(BATCH_ITEMS)
+            async with self._telling(batch):
+                await self._write_aside(batch)
+
+    @contextlib.asynccontextmanager
+    async def _telling(self, batch: list[_Waiting]) -> AsyncIterator[None]:
+        """Whatever happens to a batch, whoever waits for it is told, and the writer goes on."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            _fail(batch, LedgerUnavailable("Farthing is stopping."))
+            raise
+        except Exception as error:
+            logger.exception("The writer of %s failed a batch", self.name)
+            _fail(batch, error)
 
     async def _write(self, batch: list[_Waiting]) -> None:
         try:
-            rows = await self._send(batch)
+            rows = await self._send(self._line, batch)
         except LedgerUnavailable as error:
             _fail(batch, error)
+        except psycopg.errors.LockNotAvailable:
+            await self._write_what_is_free(batch)
         except psycopg.Error as error:
-            if len(batch) == 1:
-                _fail(batch, error)
-                return
-            logger.warning("%s: a batch of %d failed, sent one by one", self.name, len(batch))
-            for waiting in batch:
-                await self._write([waiting])
+            await self._one_by_one(batch, error, self._write)
         else:
-            self.batches += 1
-            self.items += len(batch)
-            for row in rows:
-                answer = batch[row[0]].answer
-                if not answer.done():
-                    answer.set_result(row)
+            self._answer(batch, rows)
 
-    async def _send(self, batch: list[_Waiting]) -> list[Row]:
+    async def _write_what_is_free(self, batch: list[_Waiting]) -> None:
+        """Set aside whose wallet is locked now; if it is nobody's, the whole batch."""
+        tenants = list({waiting.tenant_id for waiting in batch})
+        try:
+            free = {row[0] for row in await self._line.ask(_FREE, tenants)}
+        except (psycopg.Error, OSError):
+            free = set()
+        if len(free) == len(tenants):
+            free = set()
+        self._set_aside([waiting for waiting in batch if waiting.tenant_id not in free])
+        if rest := [waiting for waiting in batch if waiting.tenant_id in free]:
+            await self._write(rest)
+
+    def _set_aside(self, batch: list[_Waiting]) -> None:
+        until_s = asyncio.get_running_loop().time() + ASIDE_S
+        for waiting in batch:
+            waiting.until_s = waiting.until_s or until_s
+            self._aside_tenants.add(waiting.tenant_id)
+            self._aside.put(waiting)
+        self._aside_arrived.set()
+
+    async def _write_aside(self, batch: list[_Waiting]) -> None:
+        tenant = batch[0].tenant_id
+        try:
+            rows = await self._send(self._aside_line, batch)
+        except LedgerUnavailable as error:
+            _fail(batch, error)
+        except psycopg.errors.LockNotAvailable as error:
+            now_s = asyncio.get_running_loop().time()
+            _fail([waiting for waiting in batch if waiting.until_s <= now_s], error)
+            self._set_aside([waiting for waiting in batch if waiting.until_s > now_s])
+            return
+        except psycopg.Error as error:
+            await self._one_by_one(batch, error, self._write_aside)
+        else:
+            self._answer(batch, rows)
+        if tenant not in self._aside.by_tenant:
+            self._aside_tenants.discard(tenant)
+
+    async def _one_by_one(self, batch: list[_Waiting], error: psycopg.Error, write: Write) -> None:
+        if len(batch) == 1:
+            _fail(batch, error)
+            return
+        logger.warning("%s: a batch of %d failed, sent one by one", self.name, len(batch))
+        for waiting in batch:
+            await write([waiting])
+
+    def _answer(self, batch: list[_Waiting], rows: list[Row]) -> None:
+        self.batches += 1
+        self.items += len(batch)
+        for row in rows:
+            answer = batch[row[0]].answer
+            if not answer.done():
+                answer.set_result(row)
+
+    async def _send(self, line: _Line, batch: list[_Waiting]) -> list[Row]:
         items = [b'{"n":%d,%b' % (number, waiting.rest) for number, waiting in enumerate(batch)]
-        payload = b"[%b]" % b",".join(items)
+        payload = (b"[%b]" % b",".join(items)).decode()
         for pause_s in self._pauses_s:
             await asyncio.sleep(pause_s)
             try:
-                connection = await self._connected()
-                cursor = await connection.execute(
-                    self._statement, (payload.decode(),), prepare=True
-                )
-                return await cursor.fetchall()
+                return await line.ask(self._statement, payload)
             except (psycopg.OperationalError, OSError) as error:
                 if _is_timeout(error):
                     raise
                 logger.warning(
                     "%s: no answer from PostgreSQL (%s)", self.name, type(error).__name__
                 )
-                await self._disconnect()
+                await line.close()
+                if isinstance(error, TimeoutError):
+                    break  # it is there and silent: to ask again is to wait as long again
         raise LedgerUnavailable("PostgreSQL does not answer.")
-
-    async def _connected(self) -> psycopg.AsyncConnection[Any]:
-        if self._connection is None or self._connection.closed:
-            self._connection = await self._connect()
-        return self._connection
-
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
 
 
 def _is_timeout(error: Exception) -> bool:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 HEADER = b"idempotency-key"
 KEPT_HOURS = 24
-ABANDONED_AFTER_S = 30  # settled that long ago and no answer kept: its gateway has died
+ABANDONED_AFTER_S = 30  # settled, or claimed and never held, that long ago: its gateway has died
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 FORGET_ROWS = 1_000
 
@@ -40,10 +40,12 @@ SET body_sha256 = excluded.body_sha256, exchange_id = excluded.exchange_id,
     created_at = excluded.created_at, finished_at = NULL, status_code = NULL, headers = NULL,
     answer = NULL
 WHERE r.created_at < now() - make_interval(hours => %(hours)s)
-   OR (r.finished_at IS NULL AND r.body_sha256 = excluded.body_sha256 AND EXISTS (
+   OR (r.finished_at IS NULL AND r.body_sha256 = excluded.body_sha256
+       AND r.created_at < now() - make_interval(secs => %(abandoned)s) AND NOT EXISTS (
         SELECT 1 FROM billing_exchange e
-        WHERE e.id = r.exchange_id AND e.tenant_id = r.tenant_id AND e.state = 'settled'
-          AND e.settled_at < now() - make_interval(secs => %(abandoned)s)))
+        WHERE e.id = r.exchange_id AND e.tenant_id = r.tenant_id
+          AND (e.state <> 'settled'
+               OR e.settled_at >= now() - make_interval(secs => %(abandoned)s))))
 RETURNING exchange_id
 """
 _LOOK = """

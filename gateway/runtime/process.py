@@ -13,7 +13,6 @@ from typing import Any
 import psycopg
 from django.conf import settings
 from django.db import connection
-from psycopg_pool import AsyncConnectionPool
 
 from billing.estimation import family_of, preload
 from billing.processes import LIFE_LOCK
@@ -21,6 +20,7 @@ from billing.writer import (
     ESTIMATE,
     EXTEND,
     HOLD,
+    HOLD_ANSWER_S,
     HOLD_PAUSES_S,
     REFUSE,
     SETTLE,
@@ -32,6 +32,7 @@ from gateway.runtime.background import Background
 from gateway.runtime.key_uses import WRITE_EVERY_S, KeyUses
 from gateway.runtime.limits import RENEW_EVERY_S, Limiter
 from gateway.runtime.listener import Listener
+from gateway.runtime.pool import Pool
 from gateway.runtime.principals import PrincipalCache
 from gateway.runtime.recorder import Recorder
 from gateway.runtime.snapshot import Snapshot, VendorAccess, load_snapshot
@@ -48,9 +49,7 @@ FINISH_WITHIN_S = 8.0
 CONNECT_TIMEOUT_S = 3
 GC_THRESHOLDS = (20_000, 20, 50)
 START_WITHIN_S = 30.0  # how long a gateway that starts waits for PostgreSQL
-POOL_WAIT_S = 1.0  # a request that needs PostgreSQL is refused after this long without it
-POOL_RECONNECT_S = 2.0  # then a new request tries anew, so that recovery needs no back-off
-LOCK_TIMEOUT_MS = 3_000
+LOCK_TIMEOUT_MS = 250  # a tenant whose wallet is locked for longer is set aside
 STATEMENT_TIMEOUT_MS = 10_000
 
 WATCHFUL = {
@@ -115,19 +114,10 @@ class Runtime:
     def __init__(self) -> None:
         self.snapshot = Snapshot()
         self.background = Background()
-        self.pool = AsyncConnectionPool(
-            database_url(),
-            min_size=1,
-            max_size=4,
-            open=False,
-            timeout=POOL_WAIT_S,
-            reconnect_timeout=POOL_RECONNECT_S,
-            check=AsyncConnectionPool.check_connection,
-            kwargs={"autocommit": True, "connect_timeout": CONNECT_TIMEOUT_S},
-        )
+        self.pool = Pool(database_url(), connect_timeout_s=CONNECT_TIMEOUT_S)
         ledger = partial(connect, LEDGER_OPTIONS)
-        self.holds = GroupCommit("holds", HOLD, ledger, HOLD_PAUSES_S)
-        self.extensions = GroupCommit("extensions", EXTEND, ledger, HOLD_PAUSES_S)
+        self.holds = GroupCommit("holds", HOLD, ledger, HOLD_PAUSES_S, HOLD_ANSWER_S)
+        self.extensions = GroupCommit("extensions", EXTEND, ledger, HOLD_PAUSES_S, HOLD_ANSWER_S)
         self.settlements = GroupCommit("settlements", SETTLE, ledger, SETTLE_PAUSES_S)
         self.estimates = GroupCommit("estimates", ESTIMATE, ledger, SETTLE_PAUSES_S)
         self.refusals = GroupCommit("refusals", REFUSE, ledger, SETTLE_PAUSES_S)

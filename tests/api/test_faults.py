@@ -25,6 +25,7 @@ from tests.proxy import Proxy
 from tests.raw_vendor import ENDING, USAGE, WHOLE, Call, RawVendor, chunk
 from tests.stack import Process, Stack, until
 
+FROZEN_S = 12.0  # what a request may take while PostgreSQL does not answer, on a busy machine too
 COST_NANOS = 30_000  # of USAGE at 1 and 4 a million
 
 
@@ -266,6 +267,51 @@ def test_a_hold_whose_answer_is_lost_is_let_go(alice, database) -> None:
     database.mend()
     until(lambda: caller.balance() == before)
     assert audit().differences == ()
+
+
+def test_a_frozen_postgresql_is_503_in_time_and_loses_nothing(alice, database) -> None:
+    """It takes every question and answers none: nobody knows what it will have written."""
+    callers = [alice() for _ in range(3)]
+    for caller in callers:
+        caller.settled(caller.chat("fault-whole"))
+    before = [caller.balance() for caller in callers]
+
+    database.freeze()
+    begun_s = time.monotonic()
+    with ThreadPoolExecutor(6) as pool:
+        keyed = {"Idempotency-Key": f"frozen-{callers[0].tenant.pk}"}
+        asking = [pool.submit(caller.chat, "fault-whole") for caller in callers * 2]
+        asking.append(pool.submit(callers[0].chat, "fault-whole", headers=keyed))
+        answers = [one.result() for one in asking]
+    assert time.monotonic() - begun_s < FROZEN_S
+    for answer in answers:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "service_unavailable")
+        assert int(answer.headers["retry-after"]) >= 1
+    database.thaw()
+
+    until(lambda: callers[0].chat("fault-whole").status_code == 200)
+    for caller in callers:
+        until(lambda caller=caller: caller.balance()[1] == 0, seconds=30.0)
+        charged = Exchange.objects.filter(tenant_id=caller.tenant.pk, charge__charge_nanos__gt=0)
+        assert charged.count() == (2 if caller is callers[0] else 1)
+    assert [caller.balance() for caller in callers[1:]] == before[1:]
+    assert audit().differences == ()
+
+
+def test_neighbours_of_a_locked_wallet_are_served(alice) -> None:
+    stuck, calm = alice(), alice()
+    assert stuck.chat("fault-whole").status_code == calm.chat("fault-whole").status_code == 200
+    with ThreadPoolExecutor(1) as pool:
+        with psycopg.connect(_database_url()) as other:
+            other.execute(
+                "SELECT 1 FROM billing_account WHERE tenant_id = %s FOR UPDATE", [stuck.tenant.pk]
+            )
+            asking = pool.submit(stuck.chat, "fault-whole")
+            begun_s = time.monotonic()
+            assert [calm.chat("fault-whole").status_code for _ in range(5)] == [200] * 5
+            assert time.monotonic() - begun_s < 2.0
+            assert not asking.done()
+        assert asking.result().status_code == 200
 
 
 def test_a_locked_wallet_delays_the_charge_and_not_the_answer(alice, go) -> None:

@@ -1,13 +1,17 @@
 """Idempotency-Key on the relay: one key, one vendor call, one charge."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 import requests
+from django.utils import timezone
 
+from billing.ids import new_exchange_id
 from billing.models import Exchange
 from gateway.exchanges.forgetting import forget_idempotent_answers
 from gateway.models import IdempotentRequest
+from gateway.relay.idempotency import ABANDONED_AFTER_S
 from tests.api.conftest import events
 from tests.stack import until
 
@@ -126,6 +130,27 @@ def test_a_client_that_left_gets_the_whole_answer_by_its_repeat(caller) -> None:
     again = repeat(alice, "farthing-echo-chunks", stream=True)
     assert events(again)[-1] == "[DONE]"
     assert exchanges(alice) == 1
+
+
+def test_a_key_whose_request_never_began_is_free_again_after_a_while(caller) -> None:
+    """Its gateway died between the claim and the hold: no exchange says what became of it."""
+    alice = caller()
+    alice.settled(alice.chat("farthing-echo", headers=KEY))
+    kept = IdempotentRequest.objects.filter(tenant_id=alice.tenant.pk)
+    until(kept.filter(finished_at__isnull=False).exists)
+
+    def lost(ago_s: float) -> None:
+        kept.update(
+            finished_at=None,
+            exchange_id=new_exchange_id(),
+            created_at=timezone.now() - timedelta(seconds=ago_s),
+        )
+
+    lost(ABANDONED_AFTER_S - 10)
+    assert alice.chat("farthing-echo", headers=KEY).status_code == 409
+    lost(ABANDONED_AFTER_S + 1)
+    answer = alice.chat("farthing-echo", headers=KEY)
+    assert (answer.status_code, "idempotency-replayed" in answer.headers) == (200, False)
 
 
 @pytest.mark.parametrize("key", ["a" * 256, "two words", "ünï"])

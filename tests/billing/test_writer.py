@@ -1,6 +1,8 @@
 """Group commit against a real PostgreSQL: rows are committed, so each test has its own tenants."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -18,6 +20,7 @@ from billing.ledger import hold_answer, settle_answer
 from billing.models import Exchange, Transfer
 from billing.writer import HOLD, SETTLE, GroupCommit
 from tests.billing.acts import a_hold, a_settlement, wallet_of
+from tests.proxy import Proxy
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -187,6 +190,118 @@ def test_a_tenant_with_a_long_queue_delays_itself_only(world) -> None:
         return done
 
     assert run(order()).index(calm.pk) < writer.BATCH_ITEMS
+
+
+# --- wallets that somebody keeps locked -------------------------------------------------------
+
+
+async def impatient() -> psycopg.AsyncConnection[Any]:
+    connection = await connect()
+    await connection.execute("SET lock_timeout = '100ms'")
+    return connection
+
+
+@asynccontextmanager
+async def locked(*tenants) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with await connect() as other, other.transaction():
+        await other.execute(
+            "SELECT FROM billing_account WHERE tenant_id = ANY (%s) FOR UPDATE",
+            ([tenant.pk for tenant in tenants],),
+        )
+        yield other
+
+
+def test_a_locked_wallet_delays_its_neighbours_once_and_is_served_when_it_is_free(world) -> None:
+    stuck, calm = world.tenant("Stuck"), world.tenant("Calm")
+
+    async def work() -> list[Any]:
+        group = holds_writer(impatient)
+        async with locked(stuck):
+            late = [group.submit(a_hold(stuck, 1).item()) for _ in range(3)]
+            answers = [group.submit(a_hold(calm, 1).item()) for _ in range(100)]
+            group.start()
+            async with asyncio.timeout(0.8):  # the lock's time once, and not for each batch
+                rows = await asyncio.gather(*answers)
+                late.append(group.submit(a_hold(stuck, 1).item()))
+                rows.append(await group.submit(a_hold(calm, 1).item()))
+            assert not any(answer.done() for answer in late)
+        rows += await asyncio.gather(*late)
+        rows.append(await group.submit(a_hold(stuck, 1).item()))
+        await group.close()
+        return rows
+
+    assert all(hold_answer(row).is_held for row in run(work()))
+    assert (wallet_of(calm).held_nanos, wallet_of(stuck).held_nanos) == (101, 5)
+
+
+def test_a_wallet_that_stays_locked_fails_its_own_items_in_time(world, monkeypatch) -> None:
+    monkeypatch.setattr(writer, "ASIDE_S", 0.3)
+    stuck = [world.tenant("One"), world.tenant("Two")]
+
+    async def work() -> list[Any]:
+        group = holds_writer(impatient)
+        async with locked(*stuck):
+            answers = [group.submit(a_hold(tenant, 1).item()) for tenant in stuck]
+            group.start()
+            failed = await asyncio.gather(*answers, return_exceptions=True)
+        await group.close()
+        return failed
+
+    assert [type(error) for error in run(work())] == [psycopg.errors.LockNotAvailable] * 2
+    assert [wallet_of(tenant).held_nanos for tenant in stuck] == [0, 0]
+
+
+def test_closing_waits_for_what_was_set_aside(world) -> None:
+    stuck = world.tenant("Stuck")
+
+    async def work() -> Any:
+        group = holds_writer(impatient)
+        async with locked(stuck):
+            answer = group.submit(a_hold(stuck, 1).item())
+            group.start()
+            closing = asyncio.create_task(group.close())
+            await asyncio.wait({answer}, timeout=0.3)
+        await closing
+        return answer.result()
+
+    assert hold_answer(run(work())).is_held
+
+
+# --- a server that is there and silent --------------------------------------------------------
+
+
+def test_an_answer_that_does_not_come_is_waited_for_so_long_and_written_once(world) -> None:
+    tenant = world.tenant(balance="1")
+    hold = a_hold(tenant, 400_000_000)
+    parts = psycopg.conninfo.conninfo_to_dict(settings.DATABASE_URL)
+
+    async def work(proxy: Proxy) -> Any:
+        async def through() -> psycopg.AsyncConnection[Any]:
+            url = psycopg.conninfo.make_conninfo(
+                settings.DATABASE_URL,
+                dbname=connections["default"].settings_dict["NAME"],
+                port=proxy.port,
+            )
+            return await psycopg.AsyncConnection.connect(url, autocommit=True)
+
+        group = GroupCommit("holds", HOLD, through, NO_PAUSE, answer_s=0.3)
+        group.start()
+        await group.submit(a_hold(tenant, 1).item())
+        for silence in (proxy.lose_answers, proxy.freeze):
+            silence()
+            async with asyncio.timeout(1.5):
+                with pytest.raises(LedgerUnavailable):
+                    await group.submit(hold.item())
+        proxy.thaw()
+        proxy.find_answers()
+        row = await group.submit(hold.item())
+        await group.close()
+        return row
+
+    with Proxy(str(parts["host"]), int(parts["port"])) as proxy:
+        assert hold_answer(run(work(proxy))).is_held
+    assert wallet_of(tenant).held_nanos == 400_000_001
+    assert Transfer.objects.filter(link=hold.exchange_id).count() == 1
 
 
 acts = st.lists(
