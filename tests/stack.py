@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from gateway.supervisor.serve import BACKLOG, READY_LINE
+
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02
@@ -57,11 +59,17 @@ class Process:
     environment: dict[str, str]
     log: Path
     popen: subprocess.Popen | None = None
+    inherited_fds: tuple[int, ...] = ()
 
     def start(self) -> "Process":
         with self.log.open("ab") as log:
             self.popen = subprocess.Popen(
-                self.arguments, cwd=ROOT, env=self.environment, stdout=log, stderr=log
+                self.arguments,
+                cwd=ROOT,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                pass_fds=self.inherited_fds,
             )
         return self
 
@@ -90,29 +98,29 @@ class Stack:
     base_url: str = ""
     processes: list[Process] = field(default_factory=list)
 
-    def run(self, name: str, *arguments: str, **environment: str) -> Process:
+    def run(
+        self, name: str, *arguments: str, inherited_fds: tuple[int, ...] = (), **environment: str
+    ) -> Process:
         process = Process(
             [sys.executable, "-m", *arguments],
             {**self.environment, **environment},
             self.folder / f"{name}.log",
+            inherited_fds=inherited_fds,
         )
         self.processes.append(process.start())
         return process
 
     def serve(self, name: str, application: str, **environment: str) -> tuple[Process, str]:
-        port = free_port()
-        process = self.run(
-            name,
-            *("uvicorn", application, "--host", "127.0.0.1", "--port", str(port)),
-            *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--no-proxy-headers"),
-            *("--timeout-graceful-shutdown", "5"),
-            **environment,
-        )
+        """An application as `make run` serves it, on a free port."""
+        with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:
+            descriptor, port = listener.fileno(), listener.getsockname()[1]
+            arguments = ("gateway.supervisor.serve", str(descriptor), application)
+            process = self.run(name, *arguments, inherited_fds=(descriptor,), **environment)
 
         def is_up() -> bool:
             if process.popen.poll() is not None:
                 raise AssertionError(f"{name} ended:\n{process.text()[-3000:]}")
-            return answers(port)
+            return READY_LINE in process.text()
 
         until(is_up, START_SECONDS)
         return process, f"http://127.0.0.1:{port}"

@@ -9,6 +9,8 @@ import sys
 
 import uvicorn
 
+from gateway.supervisor import answering
+
 READY_LINE = "gateway process is ready"
 GRACEFUL_SECONDS = 4
 BACKLOG = 2048
@@ -25,6 +27,7 @@ class AnnouncingServer(uvicorn.Server):
 
 def main(arguments: list[str]) -> None:
     descriptor, application = arguments
+    answering.install()
     config = uvicorn.Config(
         application,
         loop="uvloop",
