@@ -40,18 +40,17 @@ run: ## Start everything on this machine (PORT=8000 WORKERS=1 VAR=var CATALOG=)
 environment:
 	$(call install,requirements.txt requirements-dev.txt)
 
+.PHONY: clients
+clients: environment
+	@mkdir -p var
+	@$(BIN)/python -I gateway/supervisor/install.py var/clients tests/clients/requirements-clients.txt
+
 .PHONY: test
-test: environment ## Run the tests (REQUIRE_BROWSER=1 fails where there is no Chromium)
-	@if $(BIN)/python tests/browser.py >/dev/null; then \
-	    exec $(BIN)/python -m pytest $(PARALLEL) -m 'not long'; \
-	elif [ -n "$(REQUIRE_BROWSER)" ]; then \
-	    exit 1; \
-	else \
-	    echo '*** NO CHROMIUM: THE BROWSER TESTS ARE LEFT OUT OF THIS RUN ***' >&2; \
-	    $(BIN)/python -m pytest $(PARALLEL) -m 'not long and not browser'; code=$$?; \
-	    echo '*** NO CHROMIUM: THE BROWSER TESTS WERE LEFT OUT OF THIS RUN ***' >&2; \
-	    exit $$code; \
-	fi
+test: clients ## Run the tests (REQUIRE="browser node proxies" fails where their programs are missing)
+	@missing=$$($(BIN)/python -m tests.programs $(REQUIRE)) || exit 1; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not long$$missing"; code=$$?; \
+	[ -z "$$missing" ] || echo "*** LEFT OUT OF THIS RUN, SEE ABOVE:$$missing ***" >&2; \
+	exit $$code
 
 .PHONY: test-mlx
 test-mlx: environment ## Test against stock mlx_lm.server, in an environment of its own under var/
@@ -90,7 +89,7 @@ fmt: environment ## Format Python and templates
 .PHONY: lock
 lock: ## Pin requirements*.in into requirements*.txt with hashes (needs uv)
 	@command -v uv >/dev/null || { echo 'make lock needs uv on PATH.' >&2; exit 1; }
-	@for name in requirements requirements-dev; do \
+	@for name in requirements requirements-dev tests/clients/requirements-clients; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	        --no-header --no-annotate $$name.in -o $$name.txt || exit 1; done
 
@@ -104,5 +103,5 @@ bench-quick: environment ## The same in under two minutes, ours alone
 
 .PHONY: clean
 clean: ## Remove .venv and caches; the data under var/ stays
-	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) tests/clients/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find $(APPS) tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

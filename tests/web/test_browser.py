@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from playwright.sync_api import Error as PlaywrightError
 
 from billing.messages import ESTIMATED
-from tests.browser import find
+from tests.programs import BROWSER
 from tests.stack import Stack, until
 
 MODEL = "farthing-echo-no-usage"
@@ -70,7 +70,7 @@ class Visit:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find(), args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=BROWSER.find()[0], args=ARGUMENTS)
         yield browser
         browser.close()
 
