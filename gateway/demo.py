@@ -117,7 +117,12 @@ def _login(known: Login, tenant: Tenant | None, say: Say) -> Login:
     """The known login while it is true; else the same person with a new password."""
     password = known.password or new_password()
     person = make_person(
-        known.email, password=password, tenant=tenant, role=Role.OWNER, is_staff=tenant is None
+        known.email,
+        actor=ACTOR,
+        password=password,
+        tenant=tenant,
+        role=Role.OWNER,
+        is_staff=tenant is None,
     )
     if person.password is None and not person.user.check_password(password):
         person.user.set_password(password)

@@ -8,8 +8,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from keys.models import Role, Tenant, User
-from keys.services import add_member
+from keys.models import AuditAction, Member, Role, Tenant, User
+from keys.services import add_member, record
 
 PASSWORD_BYTES = 12
 
@@ -29,6 +29,7 @@ class Person:
 def make_person(
     email: str,
     *,
+    actor: str,
     password: str | None = None,
     tenant: Tenant | None = None,
     role: Role = Role.OWNER,
@@ -44,17 +45,34 @@ def make_person(
     except ValidationError:
         raise BadPerson(f"{email!r} is no e-mail address.") from None
     with transaction.atomic():
-        person = _found(email) or _made(email, password or new_password())
+        person = _found(email)
+        if person is None:
+            person = _made(email, password or new_password())
+            record(AuditAction.USER_CREATED, tenant_id=None, actor=actor, subject=email)
         if is_staff and not person.user.is_staff:
             person.user.is_staff = True
             person.user.save(update_fields=["is_staff"])
+            record(AuditAction.USER_MADE_STAFF, tenant_id=None, actor=actor, subject=email)
         if tenant is not None:
-            add_member(tenant, person.user, role)
+            _join(tenant, person.user, role, actor)
     return person
 
 
 def new_password() -> str:
     return secrets.token_urlsafe(PASSWORD_BYTES)
+
+
+def _join(tenant: Tenant, user: User, role: Role, actor: str) -> None:
+    if Member.objects.filter(tenant=tenant, user=user, role=role).exists():
+        return
+    add_member(tenant, user, role)
+    record(
+        AuditAction.MEMBER_ADDED,
+        tenant_id=tenant.pk,
+        actor=actor,
+        subject=user.email,
+        detail={"role": str(role)},
+    )
 
 
 def _found(email: str) -> Person | None:

@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from keys.time_zones import check_time_zone
+
 
 class UserManager(BaseUserManager["User"]):
     def create_user(
@@ -58,7 +60,7 @@ class Tenant(models.Model):
     slug = models.SlugField(unique=True)
     state = models.CharField(max_length=16, choices=TenantState, default=TenantState.ACTIVE)
     currency = models.CharField(max_length=3, default="USD")
-    time_zone = models.CharField(max_length=64, default="UTC")
+    time_zone = models.CharField(max_length=64, default="UTC", validators=[check_time_zone])
     transcript_policy = models.CharField(
         max_length=16, choices=TranscriptPolicy, default=TranscriptPolicy.CONTENT
     )
@@ -156,6 +158,10 @@ class AuditAction(models.TextChoices):
     KEY_REVOKED = "key:revoked"
     TENANT_CREATED = "tenant:created"
     TENANT_SUSPENDED = "tenant:suspended"
+    TENANT_TIME_ZONE_SET = "tenant:time-zone-set"
+    USER_CREATED = "user:created"
+    USER_MADE_STAFF = "user:made-staff"
+    MEMBER_ADDED = "member:added"
     KEY_PAUSED = "key:paused"
     WALLET_TOPPED_UP = "wallet:topped-up"
     WALLET_CREDIT_LIMIT_SET = "wallet:credit-limit-set"

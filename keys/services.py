@@ -12,6 +12,7 @@ from keys import secrets
 from keys.errors import BadKeyRequest, KeyNotFound
 from keys.models import ApiKey, AuditAction, AuditEvent, KeyKind, Member, Role, Tenant, User
 from keys.networks import network_of
+from keys.time_zones import check_time_zone
 
 NAME_LENGTH_MAX = 80
 LIMIT_MAX = 1_000_000
@@ -35,11 +36,34 @@ class CreatedKey:
     secret: str = field(repr=False)
 
 
-def create_tenant(name: str, slug: str, *, actor: str, currency: str = "USD") -> Tenant:
+def create_tenant(
+    name: str, slug: str, *, actor: str, currency: str = "USD", time_zone: str = "UTC"
+) -> Tenant:
+    """Raises ValidationError for an unknown time zone."""
+    check_time_zone(time_zone)
     with transaction.atomic():
-        tenant = Tenant.objects.create(name=name, slug=slug, currency=currency)
+        tenant = Tenant.objects.create(name=name, slug=slug, currency=currency, time_zone=time_zone)
         record(AuditAction.TENANT_CREATED, tenant_id=tenant.pk, actor=actor, subject=slug)
     return tenant
+
+
+def set_time_zone(tenant: Tenant, time_zone: str, *, actor: str, reason: str = "") -> None:
+    """Limits count in the new days from the next sweep of money on. Raises ValidationError."""
+    check_time_zone(time_zone)
+    with transaction.atomic():
+        before = Tenant.objects.select_for_update().get(pk=tenant.pk).time_zone
+        if before == time_zone:
+            return
+        tenant.time_zone = time_zone
+        tenant.save(update_fields=["time_zone"])
+        record(
+            AuditAction.TENANT_TIME_ZONE_SET,
+            tenant_id=tenant.pk,
+            actor=actor,
+            subject=tenant.slug,
+            reason=reason[:REASON_LENGTH_MAX],
+            detail={"from": before, "to": time_zone},
+        )
 
 
 def add_member(tenant: Tenant, user: User, role: Role) -> Member:

@@ -11,6 +11,7 @@ from django.db import transaction
 from billing.wallets import open_wallet
 from keys.models import Tenant
 from keys.services import create_tenant
+from keys.time_zones import check_time_zone
 
 CURRENCY = re.compile(r"[A-Z]{3}")
 NAME_CHARACTERS_MAX = 100
@@ -24,12 +25,25 @@ class Command(BaseCommand):
         parser.add_argument("--name", required=True, help="as people read it")
         parser.add_argument("--slug", required=True, help="as commands and URLs name it")
         parser.add_argument("--currency", default="USD", help="three letters; the wallet's")
+        parser.add_argument(
+            "--time-zone", default="UTC", help="where its days and months begin: Europe/Amsterdam"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         name, slug, currency = options["name"].strip(), options["slug"], options["currency"]
         check(name, slug, currency)
+        try:
+            check_time_zone(options["time_zone"])
+        except ValidationError as error:
+            raise CommandError(error.messages[0]) from error
         with transaction.atomic():
-            tenant = create_tenant(name, slug, actor="manage.py create_tenant", currency=currency)
+            tenant = create_tenant(
+                name,
+                slug,
+                actor="manage.py create_tenant",
+                currency=currency,
+                time_zone=options["time_zone"],
+            )
             open_wallet(tenant)
         self.stdout.write(f"Made the tenant {slug} with an empty wallet in {currency}.")
 

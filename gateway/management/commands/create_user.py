@@ -27,6 +27,7 @@ class Command(BaseCommand):
         try:
             person = make_person(
                 options["email"],
+                actor="manage.py create_user",
                 tenant=tenant,
                 role=Role(options["role"] or Role.VIEWER),
                 is_staff=options["staff"],

@@ -24,12 +24,18 @@ def test_makes_a_tenant_with_an_empty_wallet(capsys):
         ({"slug": "s" * 51}, "at most 50"),
         ({"name": " "}, "A name has"),
         ({"currency": "usd"}, "three capital letters"),
+        ({"time_zone": "Mars/Olympus"}, "'Mars/Olympus' is no time zone"),
     ],
 )
 def test_what_cannot_be_is_refused_and_makes_nothing(changed, words):
     with pytest.raises(CommandError, match=words):
         call_command("create_tenant", **{"name": "Acme", "slug": "acme", **changed})
     assert not Tenant.objects.exists()
+
+
+def test_its_days_begin_where_it_is():
+    call_command("create_tenant", name="Acme", slug="acme", time_zone="America/Sao_Paulo")
+    assert Tenant.objects.get().time_zone == "America/Sao_Paulo"
 
 
 def test_slug_is_taken_once():

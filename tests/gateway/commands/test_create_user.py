@@ -2,7 +2,7 @@ import pytest
 from allauth.account.models import EmailAddress
 from django.core.management import CommandError, call_command
 
-from keys.models import User
+from keys.models import AuditEvent, User
 
 pytestmark = pytest.mark.django_db
 
@@ -34,6 +34,22 @@ def test_person_who_is_there_gets_the_role_and_keeps_the_password(acme, capsys):
     assert capsys.readouterr().out == f"{EMAIL} was there before; the password stays.\n"
 
 
+def trail():
+    events = AuditEvent.objects.exclude(action__startswith="tenant:").order_by("id")
+    return list(events.values_list("action", "tenant_id", "subject", "actor"))
+
+
+def test_every_act_on_a_person_leaves_a_trail_and_none_is_left_twice(acme):
+    for _ in range(2):
+        call_command("create_user", email=EMAIL, tenant=acme.slug, role="admin", staff=True)
+    actor = "manage.py create_user"
+    assert trail() == [
+        ("user:created", None, EMAIL, actor),
+        ("user:made-staff", None, EMAIL, actor),
+        ("member:added", acme.pk, EMAIL, actor),
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -47,3 +63,4 @@ def test_what_cannot_be_is_refused_and_makes_nobody(options, words):
     with pytest.raises(CommandError, match=words):
         call_command("create_user", **options)
     assert not User.objects.exists()
+    assert trail() == []
