@@ -43,3 +43,15 @@ class BadAdjustment(BillingError):
 
 class BadLimit(BillingError):
     """A spend limit that cannot be; the message says why."""
+
+
+class BadInvoiceAct(BillingError):
+    """An act that the invoice's state does not allow, or without a reason; the message says."""
+
+
+class MonthNotOver(BillingError):
+    """A month that still runs, or has not begun, cannot be closed."""
+
+
+class UnratedCharges(BillingError):
+    """Charges that no price version of the draft explains: it was not drafted. Try again."""

@@ -3,6 +3,7 @@
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
 
 NANOS_PER_UNIT = 1_000_000_000
+NANOS_PER_CENT = NANOS_PER_UNIT // 100
 DECIMALS = 9
 TOKENS_PER_PRICE = 1_000_000  # prices are per million tokens
 BASIS_POINTS = 10_000

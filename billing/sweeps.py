@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from billing.credits import expire_credits
+from billing.invoices.fees import collect_fees
 from billing.late import correct_late_settlements
 from billing.limits import follow_time_zones
 from billing.plans import give_what_plans_include
@@ -16,6 +17,7 @@ PARTS: Final[dict[str, Callable[[], int]]] = {
     "late settlements": correct_late_settlements,
     "expired credits": expire_credits,
     "included credits and limits": give_what_plans_include,
+    "due fees": collect_fees,
     "moved time zones": follow_time_zones,
     "crossed thresholds": tell_crossings,
     "racing keys": watch_velocity,

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
+from celery.schedules import crontab
 from celery.signals import worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
@@ -39,7 +40,18 @@ app.conf.update(
             "options": {"expires": 300},
         },
         "forget": {"task": "gateway.forget", "schedule": 600.0},
-        "audit": {"task": "gateway.audit", "schedule": 24 * 3600.0},
+        "audit": {
+            "task": "gateway.audit",
+            "schedule": crontab(minute=10, hour=3),
+            "options": {"expires": 3600},
+        },
+        # Often, on the month's first days: time zones end a month a day apart, and a run that
+        # died or had too little time is gone on with.
+        "close-months": {
+            "task": "gateway.close_months",
+            "schedule": crontab(minute="*/15", day_of_month="1-3"),
+            "options": {"expires": 600},
+        },
     },
 )
 app.autodiscover_tasks(["gateway"])

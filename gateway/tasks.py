@@ -1,13 +1,20 @@
 """Celery tasks. Thin: each calls one service, and may be delivered twice, late or out of order."""
 
+from typing import Final
 from uuid import UUID
 
 from celery import shared_task
 
 from billing import sweeps
 from billing.audit import audit_and_keep
+from billing.invoices.closing import close_due_months
 from gateway.exchanges import estimating, forgetting, partitions, recovery
 from gateway.qualification.recheck import recheck_due
+
+# Below the time after which the broker hands a task that is not done to another worker.
+AUDIT_S: Final = 540
+CLOSE_S: Final = 540
+SPARE_S: Final = 30
 
 
 @shared_task(name="gateway.estimate_exchange")
@@ -43,6 +50,13 @@ def forget() -> None:
     forgetting.forget_idempotent_answers()
 
 
-@shared_task(name="gateway.audit")
+@shared_task(name="gateway.close_months", soft_time_limit=CLOSE_S, time_limit=CLOSE_S + SPARE_S)
+def close_months() -> None:
+    """Draft the invoices of the month before; what it has no time for, the next one does."""
+    close_due_months()
+
+
+@shared_task(name="gateway.audit", soft_time_limit=AUDIT_S, time_limit=AUDIT_S + SPARE_S)
 def audit() -> None:
+    """The whole ledger, once a night; staff see what it found."""
     audit_and_keep()

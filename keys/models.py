@@ -79,6 +79,7 @@ class Role(models.TextChoices):
 
 
 MAY_MANAGE_KEYS = frozenset({Role.OWNER, Role.ADMIN, Role.DEVELOPER})
+MAY_SEE_INVOICES = frozenset({Role.OWNER, Role.ADMIN, Role.BILLING})
 
 
 class Member(models.Model):
@@ -173,6 +174,13 @@ class AuditAction(models.TextChoices):
     CODE_MADE = "code:made"
     CODE_REDEEMED = "code:redeemed"
     PLAN_ASSIGNED = "plan:assigned"
+    FEE_CHARGED = "fee:charged"
+    INVOICE_DRAFTED = "invoice:drafted"
+    INVOICE_SUBMITTED = "invoice:submitted"
+    INVOICE_RETURNED = "invoice:returned"
+    INVOICE_ISSUED = "invoice:issued"
+    INVOICE_PAID = "invoice:paid"
+    INVOICE_VOIDED = "invoice:voided"
     LIMIT_SET = "limit:set"
     LIMIT_RAISED = "limit:raised"
     LIMIT_REMOVED = "limit:removed"

@@ -12,8 +12,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from billing.audit.checks import CHECKS, FIGURES, RATED, RATED_QUERY
-from billing.audit.rates import used_rates
 from billing.models import AuditRun
+from billing.rates import used_rates
 
 DIFFERENCES_SHOWN: Final = 50
 WORK_MEMORY: Final = "256MB"  # of one sort or hash: a million exchanges without files

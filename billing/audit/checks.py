@@ -2,12 +2,15 @@
 
 from typing import Final
 
+from billing.audit.invoices import INVOICES
+
 FIGURES: Final = {
     "accounts": "SELECT count(*) FROM billing_account",
     "transfers": "SELECT count(*) FROM billing_transfer",
     "exchanges": "SELECT count(*) FROM billing_exchange",
     "charges": "SELECT count(*) FROM billing_charge",
     "open_holds": "SELECT count(*) FROM billing_exchange WHERE state <> 'settled'",
+    "invoices": "SELECT count(*) FROM billing_invoice",
     "held_nanos": "SELECT coalesce(sum(held_nanos), 0)::bigint FROM billing_account",
 }
 
@@ -121,7 +124,7 @@ RESOLUTIONS: Final = {
 
 # Money that came, went or was given, other than by charges: each act and its one transfer.
 ACTS: Final = {
-    "payment, grant or adjustment differs from its transfer": """
+    "payment, grant, adjustment or fee differs from its transfer": """
         SELECT coalesce(a.link, t.link) AS link, a.what, a.amount, t.amount AS transferred
         FROM (
             SELECT link, tenant_id, 'top_up' AS what, amount_nanos AS amount FROM billing_payment
@@ -131,6 +134,9 @@ ACTS: Final = {
             SELECT link, tenant_id,
                    CASE WHEN payment_id IS NULL THEN 'adjustment' ELSE 'refund' END, amount_nanos
             FROM billing_adjustment WHERE state = 'posted'
+            UNION ALL
+            SELECT link, tenant_id, 'fee', -amount_nanos
+            FROM billing_planfee WHERE charged_at IS NOT NULL
         ) a
         FULL JOIN (
             SELECT t.link, t.tenant_id, t.code,
@@ -191,10 +197,10 @@ LIMITS: Final = {
     """,
 }
 
-CHECKS: Final = {**BALANCES, **RESOLUTIONS, **ACTS, **LIMITS}
+CHECKS: Final = {**BALANCES, **RESOLUTIONS, **ACTS, **LIMITS, **INVOICES}
 
 # Charge and shortfall are what the usage costs at its price version. `rates` is one row for each
-# tier of each version that was used: see billing.audit.rates.
+# tier of each version that was used: see billing.rates.
 RATED: Final = "charge that its usage and price do not explain"
 RATED_QUERY: Final = """
     WITH rates AS MATERIALIZED (

@@ -89,6 +89,7 @@ class TransferCode(models.TextChoices):
     REFUND = "refund"
     GRANT = "grant"
     EXPIRY = "expiry"
+    FEE = "fee"
 
 
 class Transfer(models.Model):

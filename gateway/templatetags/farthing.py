@@ -14,11 +14,10 @@ from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from billing.money import DECIMALS, TOKENS_PER_PRICE, text_from_nanos
+from billing.money import DECIMALS, NANOS_PER_CENT, TOKENS_PER_PRICE, text_from_nanos
 
 register = template.Library()
 
-NANOS_PER_CENT = 10_000_000
 LIGHTER_FROM_NANOS = NANOS_PER_CENT  # below a cent the last six digits are the amount
 PRICE_DECIMALS = 6
 MINUS = "\N{MINUS SIGN}"

@@ -9,11 +9,14 @@ from django.utils import timezone
 from billing.audit import audit
 from billing.audit.checks import CHECKS, RATED
 from billing.credits import grant_credit
+from billing.invoices.acts import act_on
+from billing.invoices.closing import close_month
 from billing.limits import set_limit
-from billing.models import Account, Exchange, LimitPeriod, Plan, PlanTerms, Price
+from billing.models import Account, Exchange, Invoice, LimitPeriod, Plan, PlanTerms, Price
 from billing.rating import cost_nanos, version_of
 from billing.usage import Usage
 from tests.billing.acts import DAY, UNIT, held, settle, wallet_of
+from tests.billing.month import make_month
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +50,7 @@ BREAKS = {
         "UPDATE billing_transfer SET tenant_id = tenant_id + 1 WHERE code = 'top_up';"
         "UPDATE billing_payment SET tenant_id = tenant_id + 1"
     ),
-    "payment, grant or adjustment differs from its transfer": (
+    "payment, grant, adjustment or fee differs from its transfer": (
         "UPDATE billing_payment SET amount_nanos = amount_nanos + 1"
     ),
     "refunds above their payment": (
@@ -68,6 +71,26 @@ BREAKS = {
         " created_at, expires_at, redeemed_at, redeemed_by_id)"
         " SELECT '\\x00', 'ABCD', 1, 'USD', now(), now(), now(), id FROM keys_tenant LIMIT 1"
     ),
+}
+
+INVOICE_BREAKS = {
+    "invoice that its lines do not add up to": (
+        "UPDATE billing_invoice SET total_nanos = total_nanos + 1"
+    ),
+    "invoice lines that differ from their exchanges": (
+        "UPDATE billing_invoiceline SET quantity = quantity + 1 WHERE kind = 'usage'"
+    ),
+    "invoice that lists other exchanges than it counts": (
+        "UPDATE billing_invoiceexchange SET is_released = true"
+    ),
+    "exchange of a closed month on no invoice": "DELETE FROM billing_invoiceexchange",
+    "fee or correction on two invoices, or at another amount": (
+        "UPDATE billing_planfee SET charged_at = NULL"
+    ),
+    "credit line that differs from its transfers": (
+        "UPDATE billing_invoiceline SET amount_nanos = amount_nanos - 1 WHERE kind = 'credit'"
+    ),
+    "number that a series leaves out": "UPDATE billing_invoice SET number = number + 100",
 }
 
 
@@ -100,8 +123,25 @@ def test_a_broken_rule_is_told(lived_in, rule: str) -> None:
     assert rule in {difference.rule for difference in audit().differences}
 
 
+@pytest.fixture
+def invoiced(world) -> None:
+    """A month of two tenants, with a credit, a fee and a number."""
+    traffic = make_month(world, tenants=2, each=20)
+    close_month(traffic.month, actor="tests")
+    for invoice in Invoice.objects.all():
+        act_on(invoice.pk, "submit", actor="dora", reason="looked at")
+        act_on(invoice.pk, "issue", actor="dora", reason="right")
+    assert audit().differences == ()
+
+
+@pytest.mark.parametrize("rule", INVOICE_BREAKS)
+def test_a_broken_rule_of_invoices_is_told(invoiced, rule: str) -> None:
+    _break(INVOICE_BREAKS[rule])
+    assert rule in {difference.rule for difference in audit().differences}
+
+
 def test_every_rule_is_broken_by_a_test() -> None:
-    assert BREAKS.keys() == CHECKS.keys()
+    assert BREAKS.keys() | INVOICE_BREAKS.keys() == CHECKS.keys()
 
 
 def test_a_difference_names_its_row(world) -> None:

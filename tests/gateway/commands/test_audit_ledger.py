@@ -43,5 +43,6 @@ def test_json_carries_figures_and_differences(world, capsys):
         "exchanges": 0,
         "charges": 0,
         "open_holds": 0,
+        "invoices": 0,
         "held_nanos": 0,
     }

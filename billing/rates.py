@@ -1,5 +1,6 @@
-"""The unit prices of every version that rated an exchange, as rows for the audit's query."""
+"""The unit prices of versions that rated exchanges, as rows for the queries that rate again."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Final
@@ -18,10 +19,17 @@ SELECT DISTINCT price_id, terms_id FROM billing_exchange WHERE price_id IS NOT N
 
 
 def used_rates() -> list[dict[str, Any]]:
-    """A row for each tier: it counts for prompts above `above`, up to `up_to` tokens."""
+    """The rates of every version that rated an exchange."""
     with connection.cursor() as cursor:
         cursor.execute(_USED)
-        pairs = cursor.fetchall()
+        return rates_of(cursor.fetchall())
+
+
+def rates_of(pairs: Sequence[tuple[int, int | None]]) -> list[dict[str, Any]]:
+    """A row for each tier of each price id under terms (or None): all nanos a million tokens.
+
+    It counts for prompts above `above`, up to `up_to` tokens. `terms_id` 0 is no terms.
+    """
     prices = Price.objects.in_bulk([price_id for price_id, _ in pairs])
     terms = PlanTerms.objects.in_bulk([terms_id for _, terms_id in pairs if terms_id])
     return [
