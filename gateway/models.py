@@ -49,6 +49,11 @@ class Vendor(models.Model):
     idle_timeout_ms = models.PositiveIntegerField(default=60_000)
     total_timeout_ms = models.PositiveIntegerField(default=600_000)
     max_connections = models.PositiveIntegerField(default=1_000)
+    keep_alive_ms = models.PositiveIntegerField(default=4_000)
+    breaker_failures = models.PositiveIntegerField(default=5)
+    breaker_percent = models.PositiveSmallIntegerField(default=50)
+    breaker_window_ms = models.PositiveIntegerField(default=30_000)
+    breaker_pause_ms = models.PositiveIntegerField(default=10_000)
     client_gone = models.CharField(max_length=8, choices=ClientGone, default=ClientGone.CANCEL)
     cached_tokens = models.CharField(max_length=8, choices=CachedTokens, default=CachedTokens.AUTO)
     accepts_stream_options = models.BooleanField(default=True)
@@ -103,6 +108,7 @@ class Model(models.Model):
     context_tokens = models.PositiveIntegerField(default=131_072)
     max_output_tokens = models.PositiveIntegerField(default=16_384)
     default_output_tokens = models.PositiveIntegerField(default=4_096)
+    sticky_routes = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:

@@ -41,12 +41,23 @@ VENDOR_FIELDS: Final = (
     "idle_timeout_ms",
     "total_timeout_ms",
     "max_connections",
+    "keep_alive_ms",
+    "breaker_failures",
+    "breaker_percent",
+    "breaker_window_ms",
+    "breaker_pause_ms",
     "client_gone",
     "cached_tokens",
     "accepts_stream_options",
     "qualification",
 )
-MODEL_FIELDS: Final = ("family", "context_tokens", "max_output_tokens", "default_output_tokens")
+MODEL_FIELDS: Final = (
+    "family",
+    "context_tokens",
+    "max_output_tokens",
+    "default_output_tokens",
+    "sticky_routes",
+)
 ROUTE_FIELDS: Final = ("priority", "weight", "family")
 
 
@@ -243,7 +254,7 @@ def _words(row: Vendor | Model | Route, name: str, new: Any) -> str:
         return "credential changed"
     if name == "is_active":
         return "activated"
-    if name.endswith("_timeout_ms"):
+    if name.endswith("_ms"):
         return f"{name[:-3]} {seconds_text(getattr(row, name))} → {seconds_text(new)}"
     return f"{name} {_value_text(getattr(row, name))} → {_value_text(new)}"
 

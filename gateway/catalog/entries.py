@@ -37,6 +37,11 @@ class VendorEntry:
     idle_timeout_ms: int
     total_timeout_ms: int
     max_connections: int
+    keep_alive_ms: int
+    breaker_failures: int
+    breaker_percent: int
+    breaker_window_ms: int
+    breaker_pause_ms: int
     client_gone: str
     cached_tokens: str
     accepts_stream_options: bool
@@ -105,6 +110,7 @@ class ModelEntry:
     context_tokens: int
     max_output_tokens: int
     default_output_tokens: int
+    sticky_routes: bool
     routes: tuple[RouteEntry, ...]
     prices: tuple[PriceEntry, ...]
 

@@ -88,6 +88,11 @@ def _vendor(vendor: Vendor, with_credentials: bool) -> dict[str, Any]:
         "idle_timeout": _Number(seconds_text(vendor.idle_timeout_ms)),
         "total_timeout": _Number(seconds_text(vendor.total_timeout_ms)),
         "max_connections": vendor.max_connections,
+        "keep_alive": _Number(seconds_text(vendor.keep_alive_ms)),
+        "breaker_failures": vendor.breaker_failures,
+        "breaker_percent": vendor.breaker_percent,
+        "breaker_window": _Number(seconds_text(vendor.breaker_window_ms)),
+        "breaker_pause": _Number(seconds_text(vendor.breaker_pause_ms)),
         "client_gone": vendor.client_gone,
         "cached_tokens": vendor.cached_tokens,
         "accepts_stream_options": vendor.accepts_stream_options,
@@ -109,6 +114,7 @@ def _models(now: datetime) -> list[dict[str, Any]]:
             "context_tokens": model.context_tokens,
             "max_output_tokens": model.max_output_tokens,
             "default_output_tokens": model.default_output_tokens,
+            "sticky_routes": model.sticky_routes,
             "routes": by_model.get(model.pk, []),
             "prices": [
                 _price(kind, version)

@@ -22,8 +22,9 @@ from gateway.catalog.entries import (
 )
 from gateway.catalog.nodes import Reading, Record
 from gateway.catalog.prices import DIMENSIONS
-from gateway.catalog.schema import FILE_KEYS
+from gateway.catalog.schema import FILE_KEYS, VENDOR_KEYS
 
+SECONDS: Final = (nodes.seconds_ms, nodes.seconds_or_0_ms)
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
@@ -88,7 +89,7 @@ def _check_route_vendors(models: Iterable[Record], known: set[Any], reading: Rea
 
 def _vendor_entry(record: Record) -> VendorEntry:
     values = {
-        f"{name}_ms" if name.endswith("_timeout") else name: value
+        f"{name}_ms" if VENDOR_KEYS[name].read in SECONDS else name: value
         for name, value in record.values.items()
     }
     return VendorEntry(line=record.line, **values)

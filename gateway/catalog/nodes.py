@@ -197,10 +197,15 @@ def price_nanos(node: yaml.Node, _: Reading) -> int:
 def seconds_ms(node: yaml.Node, _: Reading) -> int:
     """Seconds as a decimal, above zero, in milliseconds."""
     expected = "seconds as a plain decimal such as 2.5"
-    nanos = _decimal_nanos(node, expected, SECONDS_DECIMALS, SECONDS_MAX)
-    if nanos == 0:
+    found_ms = _seconds_ms(node, expected)
+    if found_ms == 0:
         raise Wrong(f"is 0; expected {expected}, above zero.")
-    return nanos * 1000 // NANOS_PER_UNIT
+    return found_ms
+
+
+def seconds_or_0_ms(node: yaml.Node, _: Reading) -> int:
+    """Seconds as a decimal, in milliseconds; 0 says something of its own."""
+    return _seconds_ms(node, "0, or seconds as a plain decimal such as 2.5")
 
 
 def percent_bps(node: yaml.Node, _: Reading) -> int:
@@ -262,6 +267,11 @@ def _decimal_nanos(node: yaml.Node, expected: str, decimals: int, highest: int) 
     if int(units) > highest:
         raise Wrong(f"is {_shown(found)}; expected at most {highest}.")
     return nanos_from_text(f"{units}.{fraction.rstrip('0') or '0'}")
+
+
+def _seconds_ms(node: yaml.Node, expected: str) -> int:
+    nanos = _decimal_nanos(node, expected, SECONDS_DECIMALS, SECONDS_MAX)
+    return nanos * 1000 // NANOS_PER_UNIT
 
 
 def _kind(node: yaml.Node) -> str:

@@ -23,6 +23,7 @@ from gateway.upstream.request import Origin
 CREDENTIAL_CHARACTERS_MAX: Final = 8_192
 BASE_URL_CHARACTERS_MAX: Final = 500
 CONNECTIONS_MAX: Final = 100_000
+FAILURES_MAX: Final = 1_000_000
 TOKENS_MAX: Final = 1_000_000_000
 SMALL_MAX: Final = 32_767  # a PostgreSQL smallint
 
@@ -84,6 +85,11 @@ VENDOR_KEYS: Final = {
     "idle_timeout": Key(nodes.seconds_ms, _default(Vendor, "idle_timeout_ms")),
     "total_timeout": Key(nodes.seconds_ms, _default(Vendor, "total_timeout_ms")),
     "max_connections": Key(nodes.whole(1, CONNECTIONS_MAX), _default(Vendor, "max_connections")),
+    "keep_alive": Key(nodes.seconds_or_0_ms, _default(Vendor, "keep_alive_ms")),
+    "breaker_failures": Key(nodes.whole(0, FAILURES_MAX), _default(Vendor, "breaker_failures")),
+    "breaker_percent": Key(nodes.whole(1, 100), _default(Vendor, "breaker_percent")),
+    "breaker_window": Key(nodes.seconds_ms, _default(Vendor, "breaker_window_ms")),
+    "breaker_pause": Key(nodes.seconds_ms, _default(Vendor, "breaker_pause_ms")),
     "client_gone": Key(nodes.choice(*ClientGone.values), str(_default(Vendor, "client_gone"))),
     "cached_tokens": Key(
         nodes.choice(*CachedTokens.values), str(_default(Vendor, "cached_tokens"))
@@ -171,6 +177,7 @@ MODEL_KEYS: Final = {
     "context_tokens": Key(_TOKENS, _default(Model, "context_tokens")),
     "max_output_tokens": Key(_TOKENS, _BY_OTHERS),
     "default_output_tokens": Key(_TOKENS, _BY_OTHERS),
+    "sticky_routes": Key(nodes.flag, _default(Model, "sticky_routes")),
     "routes": Key(_routes),
     "prices": Key(_prices, ()),
 }

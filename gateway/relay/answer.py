@@ -417,7 +417,7 @@ class AnswerRelay:
         self.mid_stream_failure = failure
         return failure.error.event()
 
-    def _failure_said(self, status: int, said: VendorError) -> Failure:
+    def _failure_said(self, status: int | None, said: VendorError) -> Failure:
         return failure_of_status(
             status, said, retry_after_s=self._retry_after_s, hidden=self._hidden
         )

@@ -25,6 +25,7 @@ from gateway.relay.headers import JSON_HEADERS, STREAM_HEADERS, Headers, encoded
 from gateway.relay.idempotency import ANSWER_BYTES_MAX, may_be_repeated
 from gateway.relay.request import vendor_body
 from gateway.relay.settling import Settling
+from gateway.runtime.breakers import Permit
 from gateway.runtime.process import Runtime
 from gateway.runtime.snapshot import RouteTo
 from gateway.upstream import UpstreamResponse
@@ -65,6 +66,7 @@ class Exchange:
         self._cover = Cover(runtime, accepted)
         self._settling = Settling(runtime, accepted, self._cover)
         self._attempt: Attempt | None = None
+        self._permit: Permit | None = None
         self._response: UpstreamResponse | None = None
         self._send: Send
         self._is_head_sent = False
@@ -104,24 +106,37 @@ class Exchange:
 
     async def _forward(self) -> None:
         """Try the routes in turn until one has answered, or none is left."""
-        routes = self._accepted.routes
-        asks_usage = True
-        number = 0
-        while True:
-            route = routes[number]
-            asks_usage = asks_usage and route.vendor.accepts_stream_options
-            attempt = self._begin(route, asks_usage=asks_usage)
-            last = await self._run(attempt)
-            failure = attempt.relay.failure
-            if failure is None or self._is_client_gone:
-                break
-            if failure.rejects_stream_options and asks_usage:
-                asks_usage = False
+        last = b""
+        for route in self._accepted.routes:
+            permit = self._runtime.breakers.enter(route)
+            if permit is None:
                 continue
-            if not failure.may_try_next or number + 1 == len(routes):
+            try:
+                last = await self._call(route, permit)
+            finally:
+                permit.leave()
+            attempt = self._attempt
+            failure = attempt.relay.failure if attempt is not None else None
+            if failure is None or self._is_client_gone or not failure.may_try_next:
                 break
-            number, asks_usage = number + 1, True
-        await self._end(attempt, last)
+        if self._attempt is None:
+            await self._refuse(self._runtime.breakers.refusal(self._accepted.routes))
+        else:
+            await self._end(self._attempt, last)
+
+    async def _call(self, route: RouteTo, permit: Permit) -> bytes:
+        """Ask one route; once more, without them, where its vendor refuses stream_options."""
+        self._permit = permit
+        attempt = self._begin(route, asks_usage=route.vendor.accepts_stream_options)
+        last = await self._run(attempt)
+        failure = attempt.relay.failure
+        refuses = failure is not None and failure.rejects_stream_options
+        if refuses and attempt.asks_usage and not self._is_client_gone:
+            attempt = self._begin(route, asks_usage=False)
+            last = await self._run(attempt)
+        if attempt.relay.ended:  # not so where a client has left: that says nothing of the vendor
+            permit.ended(attempt.relay.failure or attempt.relay.mid_stream_failure)
+        return last
 
     def _begin(self, route: RouteTo, *, asks_usage: bool) -> Attempt:
         request = self._accepted.request
@@ -198,6 +213,17 @@ class Exchange:
             return True
         return await self._cover.carries(attempt.capture.size_bytes)
 
+    async def _refuse(self, error: ApiError) -> None:
+        """Since the hold, others have become the probes of all routes: nobody was called."""
+        self._is_closing = True
+        self._settling.set_end(
+            status_code=error.status, error_code=error.code, is_client_gone=self._is_client_gone
+        )
+        await self._settling.let_go()
+        await self._write_last(b"", error)
+        self._settling.record(self._headers)
+        await self._keep_for_repeats(error)
+
     async def _end(self, attempt: Attempt, last: bytes) -> None:
         """Settle, then close the answer: what a client has read to the end is settled."""
         self._is_closing = True
@@ -242,6 +268,8 @@ class Exchange:
 
     async def _write(self, data: bytes) -> None:
         if not self._is_head_sent:
+            if self._permit is not None and data is not COMMENT:
+                self._permit.spoke()
             await self._start(200, [*self._headers, *STREAM_HEADERS])
         await self._send_body(data, more=True)
 

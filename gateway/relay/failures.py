@@ -33,10 +33,34 @@ class Fault(enum.Enum):
     UNREADABLE = "answer not readable"
 
 
+class Blame(enum.Enum):
+    """Whose a failure is, as far as a breaker cares.
+
+    A client that asks for the impossible must not take a vendor away from all the others, so
+    UNKNOWN is what it could have caused: an answer without choices (some vendors answer so what
+    their filter stopped), one that is too large, one that took longer than a call may.
+    """
+
+    NOBODY = "the vendor is well"
+    UNKNOWN = "it says nothing of the route"
+    OURS = "it says nothing of the vendor"
+    ROUTE = "the vendor's model fails"
+    VENDOR = "the vendor is not reached"
+
+
 NOTHING_SENT = frozenset({Fault.CONNECT_FAILED, Fault.CONNECT_TIMEOUT, Fault.NO_CAPACITY})
 TIMEOUTS = frozenset(
     {Fault.CONNECT_TIMEOUT, Fault.FIRST_BYTE_TIMEOUT, Fault.IDLE_TIMEOUT, Fault.TOTAL_TIMEOUT}
 )
+BLAME = {
+    Fault.CONNECT_FAILED: Blame.VENDOR,
+    Fault.CONNECT_TIMEOUT: Blame.VENDOR,
+    Fault.NO_CAPACITY: Blame.OURS,
+    Fault.FIRST_BYTE_TIMEOUT: Blame.ROUTE,
+    Fault.IDLE_TIMEOUT: Blame.ROUTE,
+    Fault.CONNECTION_LOST: Blame.ROUTE,
+    Fault.PROTOCOL_ERROR: Blame.ROUTE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +69,7 @@ class Failure:
 
     `error` is for the client, `vendor_message` (bounded, not cleaned) for staff only.
     `may_try_next` says that another route may be tried: nothing was billed without our knowing.
-    `is_vendors_fault` is what a breaker counts. `rejects_stream_options` says that the same
+    `blame` is what a breaker counts. `rejects_stream_options` says that the same
     vendor may be asked once more without them.
     """
 
@@ -55,7 +79,7 @@ class Failure:
     retry_after_s: int | None = None
     may_try_next: bool = False
     may_have_billed: bool = False
-    is_vendors_fault: bool = True
+    blame: Blame = Blame.UNKNOWN
     rejects_stream_options: bool = False
     fault: Fault | None = None
 
@@ -153,18 +177,25 @@ def failure_of_fault(fault: Fault, *, request_sent: bool) -> Failure:
         vendor_message=fault.value,
         may_try_next=not may_have_billed,
         may_have_billed=may_have_billed,
-        is_vendors_fault=fault is not Fault.NO_CAPACITY,
+        blame=BLAME.get(fault, Blame.UNKNOWN),
         fault=fault,
     )
 
 
 def failure_of_status(
-    status: int, said: VendorError, *, retry_after_s: int | None, hidden: Mapping[str, str]
+    status: int | None,
+    said: VendorError,
+    *,
+    retry_after_s: int | None,
+    hidden: Mapping[str, str],
 ) -> Failure:
     """Map a vendor's error status, and what it said, by the table of UX.
 
-    `hidden` holds the words that a client must not see, with what to put in their place.
+    `status` is None where a vendor said that something failed and not what. `hidden` holds the
+    words that a client must not see, with what to put in their place.
     """
+    blame = _blame_of(status)
+    status = status or HTTPStatus.BAD_GATEWAY
     error = _client_error(status, said, retry_after_s, hidden)
     is_clients_fault = error.type == errors.INVALID_REQUEST
     refuses_options = is_clients_fault and _STREAM_OPTIONS.search(said.message) is not None
@@ -174,7 +205,7 @@ def failure_of_status(
         vendor_message=storable(said.message, MAX_STAFF_MESSAGE_CHARS),
         retry_after_s=retry_after_s,
         may_try_next=not is_clients_fault,
-        is_vendors_fault=not is_clients_fault,
+        blame=blame,
         rejects_stream_options=refuses_options,
     )
 
@@ -218,14 +249,14 @@ def read_error(error: Any) -> VendorError:
     )
 
 
-def status_of(said: VendorError) -> int:
-    """Return the HTTP status that an error sent under 200 stands for; 502 where it says nothing."""
+def status_of(said: VendorError) -> int | None:
+    """Return the HTTP status that an error sent under 200 stands for; None where it says none."""
     if said.status is not None:
         return said.status
     for name in said.names:
         if name in STATUS_BY_NAME:
             return STATUS_BY_NAME[name]
-    return HTTPStatus.BAD_GATEWAY
+    return None
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
@@ -282,6 +313,13 @@ def _client_error(
     if status in BUSY:
         return errors.upstream_unavailable(HTTPStatus.SERVICE_UNAVAILABLE, wait_s)
     return errors.upstream_unavailable(HTTPStatus.BAD_GATEWAY, wait_s)
+
+
+def _blame_of(status: int | None) -> Blame:
+    """A 4xx shows a vendor that works, whoever is at fault."""
+    if status is None:
+        return Blame.UNKNOWN
+    return Blame.ROUTE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Blame.NOBODY
 
 
 def _is_about_our_account(status: int, said: VendorError) -> bool:

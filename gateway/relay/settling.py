@@ -128,7 +128,7 @@ class Settling:
 
     def usage_with_cost(self) -> dict[str, Any] | None:
         """The vendor's usage with what it costs, for a stream whose client asked for usage."""
-        usage = self._attempts[-1].relay.raw_usage
+        usage = self._attempts[-1].relay.raw_usage if self._attempts else None
         if usage is None or self._cost_nanos is None or not self._accepted.request.stream:
             return None
         cost = text_from_nanos(self._cost_nanos)

@@ -35,7 +35,7 @@ from gateway.relay.idempotency import HEADER as IDEMPOTENCY_KEY
 from gateway.relay.idempotency import Claim, Replay
 from gateway.relay.refusals import money_refusal, rate_refusal
 from gateway.relay.request import ClientRequest, read_request
-from gateway.relay.routing import in_order
+from gateway.relay.routing import in_order, prompt_key
 from gateway.relay.settling import release_unanswered
 from gateway.runtime.limits import NO_LIMITS, Allowance, Grant, allowances, limit_headers
 from gateway.runtime.process import Runtime
@@ -196,7 +196,18 @@ class _Admission:
             raise errors.model_not_priced()
         if not model.routes:
             raise errors.upstream_unavailable()
-        return model, in_order(model.routes), price
+        return model, self._routes(principal, request, model), price
+
+    def _routes(
+        self, principal: Principal, request: ClientRequest, model: PublicModel
+    ) -> list[RouteTo]:
+        """Those that take calls now, in the order in which they are tried."""
+        routes = self._runtime.breakers.open_to(model.routes)
+        if not routes:
+            raise self._runtime.breakers.refusal(model.routes)
+        if len(routes) == 1 or not model.sticky_routes:
+            return in_order(routes)
+        return in_order(routes, prompt_key(principal.tenant_id, model.name, request.payload))
 
     async def _hold(
         self,

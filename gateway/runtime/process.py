@@ -29,6 +29,7 @@ from billing.writer import (
 )
 from gateway.relay.idempotency import Idempotency
 from gateway.runtime.background import Background
+from gateway.runtime.breakers import Breakers
 from gateway.runtime.key_uses import WRITE_EVERY_S, KeyUses
 from gateway.runtime.limits import RENEW_EVERY_S, Limiter
 from gateway.runtime.listener import Listener
@@ -134,6 +135,7 @@ class Runtime:
         self.key_uses = KeyUses(self.pool)
         self.idempotency = Idempotency(self.pool)
         self.limiter = Limiter(settings.REDIS_URL, settings.GATEWAY_WORKERS)
+        self.breakers = Breakers()
         self._upstreams: dict[VendorAccess, Upstream] = {}
         self._stale = asyncio.Event()
         self._beats = _Beats()
@@ -189,7 +191,10 @@ class Runtime:
         upstream = self._upstreams.get(vendor)
         if upstream is None:
             upstream = Upstream(
-                vendor.base_url, timeouts=vendor.timeouts, max_connections=vendor.max_connections
+                vendor.base_url,
+                timeouts=vendor.timeouts,
+                max_connections=vendor.max_connections,
+                keep_alive_s=vendor.keep_alive_s,
             )
             self._upstreams[vendor] = upstream
         return upstream
@@ -231,11 +236,8 @@ class Runtime:
             await self._close_unused()
 
     async def _close_unused(self) -> None:
-        used = {
-            route.vendor
-            for model in self.snapshot.models.values()
-            for route in (*model.routes, *((model.test_route,) if model.test_route else ()))
-        }
+        self.breakers.keep_only(self.snapshot.routes())
+        used = {route.vendor for route in self.snapshot.routes()}
         for vendor in self._upstreams.keys() - used:
             if self._upstreams[vendor].open_connections == self._upstreams[vendor].idle_connections:
                 await self._upstreams.pop(vendor).close()

@@ -1,6 +1,6 @@
 """The catalog in memory: one immutable value, replaced as a whole when PostgreSQL says so."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -13,6 +13,16 @@ TEST_VENDOR = "benchecho"
 TEST_VENDOR_MODEL = "echo"
 USER_AGENT = b"Farthing"
 MILLISECONDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSettings:
+    """When a vendor's breakers open; `failures` 0: never, and none of its routes rests either."""
+
+    failures: int = 5
+    percent: int = 50
+    window_s: float = 30.0
+    pause_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class VendorAccess:
     credential: str = field(repr=False)
     timeouts: Timeouts
     max_connections: int
+    keep_alive_s: float
+    breaker: BreakerSettings
     drains_when_client_is_gone: bool
     cached_beside: bool | None
     accepts_stream_options: bool
@@ -55,12 +67,20 @@ class PublicModel:
     created_s: int
     routes: tuple[RouteTo, ...]
     test_route: RouteTo | None
+    sticky_routes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     models: Mapping[str, PublicModel] = field(default_factory=dict)
     tariffs: Tariffs = field(default_factory=Tariffs)
+
+    def routes(self) -> Iterator[RouteTo]:
+        """Every route of every model, those of test keys among them."""
+        for model in self.models.values():
+            yield from model.routes
+            if model.test_route is not None:
+                yield model.test_route
 
     def counted_as(self) -> set[tuple[str, str | None]]:
         """Vendor's model and family of each model's first route: what a hold is counted by."""
@@ -116,6 +136,13 @@ def access_of(vendor: Vendor) -> VendorAccess:
             total_s=vendor.total_timeout_ms / MILLISECONDS,
         ),
         max_connections=vendor.max_connections,
+        keep_alive_s=vendor.keep_alive_ms / MILLISECONDS,
+        breaker=BreakerSettings(
+            failures=vendor.breaker_failures,
+            percent=vendor.breaker_percent,
+            window_s=vendor.breaker_window_ms / MILLISECONDS,
+            pause_s=vendor.breaker_pause_ms / MILLISECONDS,
+        ),
         drains_when_client_is_gone=vendor.client_gone == ClientGone.DRAIN,
         cached_beside=cached[CachedTokens(vendor.cached_tokens)],
         accepts_stream_options=vendor.accepts_stream_options,
@@ -153,6 +180,7 @@ def _public(
         created_s=int(model.created_at.timestamp()),
         routes=tuple(routes),
         test_route=test_route,
+        sticky_routes=model.sticky_routes,
     )
 
 

@@ -1,8 +1,9 @@
 """What can go wrong between us and a vendor, typed once.
 
 Every error says two things that decide who pays and whether another route may be tried:
-`request_sent` (a byte of the request was handed to the socket, so the vendor may have worked
-and billed) and `response_started` (the head of an answer arrived).
+`request_sent` (a byte of the request was handed to the socket, and nothing proves that the vendor
+did not get it: it may have worked and billed) and `response_started` (the head of an answer
+arrived).
 """
 
 

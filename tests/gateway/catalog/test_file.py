@@ -61,6 +61,11 @@ def test_smallest_file_takes_every_default():
             idle_timeout_ms=60_000,
             total_timeout_ms=600_000,
             max_connections=1_000,
+            keep_alive_ms=4_000,
+            breaker_failures=5,
+            breaker_percent=50,
+            breaker_window_ms=30_000,
+            breaker_pause_ms=10_000,
             client_gone="cancel",
             cached_tokens="auto",
             accepts_stream_options=True,
@@ -215,7 +220,7 @@ models:
     assert found[3] == "line 6: vendor twice stands twice; first on line 5."
     assert found[4] == (
         "line 9: unknown key 'colour' in a model; expected one of name, family, context_tokens, "
-        "max_output_tokens, default_output_tokens, routes, prices."
+        "max_output_tokens, default_output_tokens, sticky_routes, routes, prices."
     )
     assert found[5] == (
         "line 10: the route's vendor 'nobody' is unknown; expected a name under vendors."

@@ -18,8 +18,9 @@ from billing.rating import PriceVersion, Rates
 from gateway.relay.accepted import Accepted, Arrival
 from gateway.relay.request import read_request
 from gateway.runtime.background import Background
+from gateway.runtime.breakers import Breakers
 from gateway.runtime.limits import Grant
-from gateway.runtime.snapshot import PublicModel, RouteTo, VendorAccess
+from gateway.runtime.snapshot import BreakerSettings, PublicModel, RouteTo, VendorAccess
 from gateway.runtime.spool import Spool
 from gateway.upstream import Timeouts, Upstream
 from tests.gateway.runtime.conftest import PLAIN
@@ -39,6 +40,8 @@ def a_vendor(url: str = "http://127.0.0.1:1/v1", **changes: Any) -> VendorAccess
         credential=CREDENTIAL,
         timeouts=TIMEOUTS,
         max_connections=10,
+        keep_alive_s=4.0,
+        breaker=BreakerSettings(),
         drains_when_client_is_gone=False,
         cached_beside=None,
         accepts_stream_options=True,
@@ -124,6 +127,7 @@ class Stage:
         self.settlements = parts.get("settlements") or Ledger("settlements")
         self.estimates = parts.get("estimates") or Ledger("estimates")
         self.spool = parts.get("spool") or Spool(None)
+        self.breakers = parts.get("breakers") or Breakers()
         self.spoken: list[Any] = []
         self.recorder = SimpleNamespace(put=self.spoken.append)
         self.given_back: list[str] = []

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.relay.failures import (
+    BLAME,
     MAX_CLIENT_MESSAGE_CHARS,
     MAX_RETRY_AFTER_S,
     MAX_STAFF_MESSAGE_CHARS,
+    Blame,
     Fault,
     VendorError,
     clean,
@@ -23,7 +25,7 @@ from gateway.relay.failures import (
 HIDDEN = {"vendor-m": "alias-m", "acme": "[provider]", "": "never"}
 
 
-def failed(status: int, message: str = "", *, wait: int | None = None, **said):
+def failed(status: int | None, message: str = "", *, wait: int | None = None, **said):
     return failure_of_status(
         status, VendorError(message=message, **said), retry_after_s=wait, hidden=HIDDEN
     )
@@ -54,7 +56,7 @@ def test_a_vendors_status_is_mapped(status, to_client, code, may_try_next, shoul
     assert (failure.error.status, failure.error.code) == (to_client, code)
     assert failure.may_try_next is may_try_next
     assert failure.error.should_retry is should_retry
-    assert failure.is_vendors_fault is may_try_next
+    assert failure.blame is (Blame.ROUTE if status >= 500 else Blame.NOBODY)
     assert (failure.vendor_status, failure.vendor_message) == (status, "words")
     assert not failure.may_have_billed
 
@@ -139,7 +141,14 @@ def test_a_fault_is_tried_again_only_where_nothing_can_be_billed(
     assert failure.may_try_next is may_try_next
     assert failure.may_have_billed is not may_try_next
     assert failure.error.should_retry is may_try_next
-    assert failure.is_vendors_fault is (fault is not Fault.NO_CAPACITY)
+    assert failure.blame is BLAME.get(fault, Blame.UNKNOWN)
+
+
+def test_what_a_client_can_cause_says_nothing_of_a_route() -> None:
+    assert failed(None, "no words").blame is Blame.UNKNOWN
+    assert unreadable(200, "no choices").blame is Blame.UNKNOWN
+    for fault in (Fault.TOO_LARGE, Fault.TOTAL_TIMEOUT, Fault.UNREADABLE):
+        assert failure_of_fault(fault, request_sent=True).blame is Blame.UNKNOWN
 
 
 def test_what_staff_read_can_be_stored():
@@ -194,8 +203,8 @@ class TestReading:
             (VendorError(type="overloaded_error"), 503),
             (VendorError(code="Rate_Limit_Exceeded"), 429),
             (VendorError(type="BadRequestError"), 400),
-            (VendorError(type="who knows"), 502),
-            (VendorError(), 502),
+            (VendorError(type="who knows"), None),
+            (VendorError(), None),
         ],
     )
     def test_the_status_an_error_stands_for(self, said, status):
