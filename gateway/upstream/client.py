@@ -1,14 +1,17 @@
 """The upstream client: HTTP/1.1 over asyncio and llhttp, as little as a relay needs.
 
 Own code because a call must cost tens of microseconds and general clients take hundreds. It
-follows no redirect, keeps no cookie, decodes no content coding, and never sends a request twice.
+follows no redirect, keeps no cookie, decodes no content coding, and never sends a request twice
+to who may have got a byte of it.
 """
 
 import asyncio
 import ssl
 from collections.abc import Sequence
 
+from gateway.upstream.errors import ConnectionLost
 from gateway.upstream.pool import KEEP_ALIVE_S, POOL_WAIT_S, Pool
+from gateway.upstream.protocol import Connection
 from gateway.upstream.request import Origin, encode_head
 from gateway.upstream.response import UpstreamResponse
 from gateway.upstream.timeouts import Timeouts
@@ -71,13 +74,30 @@ class Upstream:
         now = asyncio.get_running_loop().time()
         total_deadline = now + self._timeouts.total_s
         connection = self._pool.take_idle(now) or await self._pool.acquire(now, total_deadline)
-        response = connection.send(head, body, total_deadline)
-        await response.head()
-        return response
+        try:
+            return await _call(connection, head, body, total_deadline)
+        except ConnectionLost as lost:
+            if lost.request_sent or not connection.is_reused:
+                raise
+        # The vendor closed an idle connection while this request was on its way, and has got no
+        # byte of it: that is no second sending. Without proof it would be one, and one call is
+        # one charge: then the error stands.
+        now = asyncio.get_running_loop().time()
+        return await _call(
+            await self._pool.acquire(now, total_deadline), head, body, total_deadline
+        )
 
     async def close(self) -> None:
         """Close every connection; calls in flight end with ConnectionLost."""
         await self._pool.close()
+
+
+async def _call(
+    connection: Connection, head: bytes, body: bytes, total_deadline: float
+) -> UpstreamResponse:
+    response = connection.send(head, body, total_deadline)
+    await response.head()
+    return response
 
 
 def default_ssl_context() -> ssl.SSLContext:

@@ -52,6 +52,11 @@ class ResponseParser:
         )
         self.begin()
 
+    @property
+    def heard_nothing(self) -> bool:
+        """Whether no byte has come since `begin`."""
+        return not self._bare_bytes and not self.head_complete
+
     def begin(self) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []

@@ -17,8 +17,8 @@ from gateway.upstream.protocol import Connection
 from gateway.upstream.request import Origin
 from gateway.upstream.timeouts import Timeouts
 
-# Below the five seconds after which uvicorn and Node close an idle connection: a request that
-# crosses such a close on the wire is lost, and a POST is never sent twice.
+# The default. Below the five seconds after which uvicorn and Node close an idle connection: a
+# request that crosses such a close on the wire may be lost, and a POST is never sent twice.
 KEEP_ALIVE_S: Final = 4.0
 POOL_WAIT_S: Final = 5.0
 MAX_WAITERS: Final = 10_000
@@ -69,7 +69,7 @@ class Pool:
         """The most recently used connection that is still good; the rest are closed."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_usable and now - connection.idle_since < self._keep_alive_s:
+            if now - connection.idle_since < self._keep_alive_s and connection.is_alive:
                 return connection
             connection.discard()
         return None
@@ -84,12 +84,16 @@ class Pool:
             granted = await self._wait(wait_deadline, total_deadline)
             if granted is None:
                 return await self._connect(total_deadline)
-            if granted.is_usable:
+            if granted.is_alive:
                 return granted
+            granted.discard()
         raise ConnectFailed("the client is closed")
 
     def release(self, connection: Connection) -> None:
         """Take back a clean connection."""
+        if not self._keep_alive_s:
+            connection.discard()
+            return
         waiter = self._next_waiter()
         if waiter is not None:
             waiter.set_result(connection)

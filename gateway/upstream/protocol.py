@@ -14,6 +14,7 @@ from gateway.upstream.errors import (
 from gateway.upstream.parser import ResponseParser
 from gateway.upstream.response import UpstreamResponse
 from gateway.upstream.timeouts import Timeouts
+from gateway.upstream.wire import KernelView
 
 # A reader that lags by more than this makes us stop reading, and TCP makes the vendor stop
 # sending. One read past the mark is held too: 256 KiB at most, on asyncio and on uvloop.
@@ -45,11 +46,14 @@ class Connection(asyncio.Protocol):
         "_body_started",
         "_is_paused",
         "_is_write_paused",
+        "_kernel",
         "_loop",
         "_owner",
         "_parser",
         "_quiet_since",
         "_response",
+        "_sent_before_bytes",
+        "_sent_bytes",
         "_timeouts",
         "_timer",
         "_total_deadline",
@@ -67,7 +71,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None  # None before and after its life
         self._response: UpstreamResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._kernel: KernelView | None = None
         self._unsent: memoryview | None = None
+        self._sent_bytes = 0
+        self._sent_before_bytes = 0  # the present call
         self._is_paused = False
         self._is_write_paused = False
         self._body_started = False
@@ -84,6 +91,16 @@ class Connection(asyncio.Protocol):
             and not self._transport.is_closing()
         )
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether an idle connection may be used, by what the kernel knows at this moment."""
+        return self.is_usable and self._kernel is not None and not self._kernel.is_closing
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether the present call is not the first one."""
+        return self._sent_before_bytes > 0
+
     def send(self, head: bytes, body: bytes, total_deadline: float) -> UpstreamResponse:
         """Start a call on a usable connection; nothing is ever sent twice."""
         if self._transport is None or self._response is not None:
@@ -94,6 +111,8 @@ class Connection(asyncio.Protocol):
         self._quiet_since = self._loop.time()
         self._total_deadline = total_deadline
         self._arm(self._next_deadline())
+        self._sent_before_bytes = self._sent_bytes
+        self._sent_bytes += len(head) + len(body)
         response = self._response
         if len(body) <= WRITE_PIECE_BYTES:
             self._transport.write(head + body)
@@ -111,12 +130,12 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             self._arm(self._next_deadline())
 
-    def fail(self, error: UpstreamError) -> None:
+    def fail(self, error: UpstreamError, *, request_sent: bool = True) -> None:
         """End the answer with `error`, and the connection with it."""
         response = self._response
         if response is not None:
             self._response = None
-            error.request_sent = True
+            error.request_sent = request_sent
             error.response_started = response.status != 0
             response.end(error)
         self.discard()
@@ -138,6 +157,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's is a Transport
+        self._kernel = KernelView(transport)
 
     def data_received(self, data: bytes) -> None:
         response = self._response
@@ -215,8 +235,21 @@ class Connection(asyncio.Protocol):
             self._response = None
             response.end(None)
             self.discard()
+        elif response is not None:
+            self.fail(ConnectionLost(words), request_sent=not self._is_unheard())
         else:
-            self.fail(ConnectionLost(words))
+            self.discard()
+
+    def _is_unheard(self) -> bool:
+        """Whether the vendor closed before any byte of this request had come to it.
+
+        A FIN acknowledges all that came before it. So where it acknowledges nothing of this
+        request, the vendor decided to close before the request was there, and can no more answer
+        it. A reset proves nothing: it may come from a vendor that read everything.
+        """
+        if self._kernel is None or not self._parser.heard_nothing:
+            return False
+        return self._kernel.took_no_more_than(self._sent_before_bytes)
 
     def _write_more(self) -> None:
         transport = self._transport
