@@ -16,6 +16,7 @@ from billing.estimation.estimates import (
     prompt_bound,
 )
 from billing.estimation.registry import FAMILIES, UnknownFamilyError, check_family, family_of
+from billing.estimation.text import counter
 
 __all__ = [
     "APPROXIMATE",
@@ -32,11 +33,18 @@ __all__ = [
     "estimate",
     "family_of",
     "preload",
+    "preload_bounds",
     "prompt_bound",
 ]
 
 
 def preload(families: Iterable[str] = tuple(FAMILIES)) -> None:
-    """Builds the families' vocabularies and tables: in a worker's parent, before it forks."""
+    """Builds the families' vocabularies, to count: in a worker's parent, before it forks."""
+    for vocabulary in {FAMILIES[name].vocabulary for name in families}:
+        counter(vocabulary)
+
+
+def preload_bounds(families: Iterable[str]) -> None:
+    """Builds the small parts of the families' vocabularies that `prompt_bound` needs."""
     for vocabulary in {FAMILIES[name].vocabulary for name in families}:
         bound(vocabulary)

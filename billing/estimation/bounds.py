@@ -1,23 +1,22 @@
 """A cheap upper bound of a text's tokens, for holds: never below the exact count.
 
 A pattern of a vocabulary never joins a word with the space after it, so a text with single spaces
-is the sum of its words, each with the space before it. Words repeat: their exact counts are kept.
-White runs are looked up likewise. What is too long to keep, and what is new beyond a budget, is
-worth its bytes, since a token has at least one.
+is the sum of its words, each with the space before it. Words repeat: their counts are kept. White
+runs are looked up likewise. What is too long to keep, and what is new beyond a budget, is worth its
+bytes, since a token has at least one. Counts are by parts of the vocabulary, themselves bounds.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import cache
 
-from billing.estimation.text import TextCounter, chunks, counter
-from billing.estimation.vocabularies import VOCABULARIES, frequent_words
+from billing.estimation.parts import PartCounter, parts_of
+from billing.estimation.text import Tally, chunks
+from billing.estimation.vocabularies import VOCABULARIES
 
 MAX_WORD_CHARS = 48
-MAX_WORDS = 131_072
-"""Of one vocabulary, about 16 MB. A full table is emptied."""
-FIRST_WORDS = 50_000
-"""Tokens of a vocabulary, the most frequent, whose words the table starts with: about 50 ms."""
+MAX_WORDS = 65_536
+"""Of one vocabulary, about 8 MB. A full table is emptied."""
 MAX_TEXTS = 8_192
 EXACT_TEXT_CHARS = 64
 """Shorter texts with unusual white space are simply counted."""
@@ -25,11 +24,11 @@ MIN_TEXT_CHARS = 256
 """Shorter texts are summed faster than found."""
 MAX_WHITE_RUN_CHARS = 512
 NEW_WORDS_PER_CALL = 256
-"""Words counted exactly on first sight, about 1 µs each."""
-EXACT_BYTES_PER_CALL = 512
-"""Of words too long to keep, such as a Chinese sentence, counted exactly: about 50 µs."""
+"""Words encoded on first sight, about 1 µs each."""
+EXACT_BYTES_PER_CALL = 16_384
+"""Of words too long to keep, such as a Chinese sentence, that are encoded: about 2 ms."""
 RECOUNTED_CHARS_PER_CALL = 16_384
-"""Of texts that were worth their bytes and come again, counted exactly once: about 1 ms. History
+"""Of texts that were worth their bytes and come again, encoded once: about 1 ms. History
 and tools come with every request of a conversation."""
 
 WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"  # fmt: skip # noqa: E501
@@ -38,6 +37,8 @@ _NEWLINE = "\r\n"
 _SPACE_RUN = re.compile("  +")
 _WHITE_RUN = re.compile(f"[{WHITE}]{{2,}}")
 _ORDINARY_RUN = re.compile(f"(?:[{WHITE.replace(' ', '')}]*[\r\n])?( +)")
+_ENDED_WORD = re.compile(r"([^\W\d_]+)([!-/:-@\[-`{-~\r\n]+)")
+"""Letters, and what no pattern takes into their piece unless more letters follow."""
 
 _SPACES = 1 << 32
 _UNUSUAL = 1 << 50
@@ -48,19 +49,17 @@ are beside it: above any count, so that one comparison of the sum finds them."""
 class WordCounts(dict[str, int]):
     """Tokens of each word with the space before it, in one vocabulary.
 
-    An entry is always exact, so it never expires; the table is emptied when full. The budgets are
+    An entry never changes, so it never expires; the table is emptied when full. The budgets are
     set by each call; threads that share them only spend them sooner.
     """
 
-    __slots__ = ("count", "exact_bytes", "loose", "new_words", "recounted_chars")
+    __slots__ = ("count", "exact_bytes", "loose", "new_words", "recounted_chars", "whole_words")
 
-    def __init__(self, count: TextCounter) -> None:
+    def __init__(self, count: Tally, whole_words: Container[str] = ()) -> None:
         super().__init__()
         self.count = count
+        self.whole_words = whole_words
         self.start()
-
-    def learn(self, words: Iterable[str]) -> None:
-        self.update((word, self.worth(word, exact=True)) for word in words)
 
     def start(self) -> None:
         self.new_words = NEW_WORDS_PER_CALL
@@ -96,10 +95,18 @@ class WordCounts(dict[str, int]):
             self.loose = True
             return mark + 1 + _size(word)
         if core is word:
-            return mark + self.count(" " + word)
+            return mark + self._after_space(word)
         # The last white character may belong to the word, or to the run before it.
         before = word[len(word) - len(core) - 1]
         return mark + max(self.count(core), self.count(before + core))
+
+    def _after_space(self, word: str) -> int:
+        if word in self.whole_words:
+            return 1
+        ended = _ENDED_WORD.fullmatch(word)
+        if ended is not None and ended[1] in self.whole_words:
+            return 1 + self.count(ended[2])
+        return self.count(" " + word)
 
 
 _NOT_NEWLINE = "".join(set(WHITE) - set(_NEWLINE))
@@ -114,7 +121,7 @@ class WhiteCounts(dict[str, int]):
 
     __slots__ = ("count",)
 
-    def __init__(self, count: TextCounter) -> None:
+    def __init__(self, count: Tally) -> None:
         super().__init__()
         self.count = count
 
@@ -135,16 +142,17 @@ class TextBound:
 
     __slots__ = ("_firsts", "_loose", "_texts", "_white", "_words")
 
-    def __init__(self, count: TextCounter) -> None:
-        self._words = WordCounts(count)
+    def __init__(self, count: Tally, whole_words: Container[str] = ()) -> None:
+        """Counts by `count`, itself exact or a bound; `whole_words` are one token each."""
+        self._words = WordCounts(count, whole_words)
         self._texts: dict[tuple[int, int], int] = {}
         self._loose: set[tuple[int, int]] = set()
         self._white = WhiteCounts(count)
         self._firsts: dict[str, int] = {}
 
     def learn(self, words: Iterable[str]) -> None:
-        """Takes words into the table before they are met."""
-        self._words.learn(words)
+        """Takes whole words into the table before they are met."""
+        self._words.update(dict.fromkeys(words, 1))
 
     def forget(self) -> None:
         """Drops what is known of whole texts, not of words."""
@@ -214,6 +222,8 @@ class TextBound:
 @cache
 def bound(vocabulary: str) -> TextBound:
     """The vocabulary's bound, with its table of words, for the process's life."""
-    built = TextBound(counter(vocabulary))
-    built.learn(frequent_words(VOCABULARIES[vocabulary], FIRST_WORDS))
+    known = VOCABULARIES[vocabulary]
+    parts = parts_of(known.file)
+    built = TextBound(PartCounter(known, parts), parts.whole_words)
+    built.learn(parts.frequent)
     return built

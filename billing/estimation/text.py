@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-from billing.estimation.vocabularies import VOCABULARIES, Vocabulary, encoding
+import tiktoken
+
+from billing.estimation.vocabularies import VOCABULARIES, encoding
 
 CHUNK_CHARS = 65_536
 """Longest text encoded at once: 35 ms at worst, and the pattern engine's stack overflows on runs
@@ -51,11 +53,11 @@ class TextCounter:
 
     __slots__ = ("_encoding", "_opening", "_recognised")
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._encoding = encoding(vocabulary.file)
-        recognised = vocabulary.recognised
+    def __init__(self, encoding: tiktoken.Encoding, recognised: frozenset[str] | None) -> None:
+        """Counts by `encoding`; `recognised` are its control tokens that a server obeys, or all."""
+        self._encoding = encoding
         self._recognised = (
-            frozenset(self._encoding.special_tokens_set) if recognised is None else recognised
+            frozenset(encoding.special_tokens_set) if recognised is None else recognised
         )
         self._opening = _opening(self._recognised)
 
@@ -91,5 +93,6 @@ def counter(vocabulary: str) -> TextCounter:
     """The vocabulary's counter. Two threads may build it twice; both are right."""
     found = _counters.get(vocabulary)
     if found is None:
-        found = _counters[vocabulary] = TextCounter(VOCABULARIES[vocabulary])
+        known = VOCABULARIES[vocabulary]
+        found = _counters[vocabulary] = TextCounter(encoding(known.file), known.recognised)
     return found

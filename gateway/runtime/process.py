@@ -14,7 +14,7 @@ import psycopg
 from django.conf import settings
 from django.db import connection
 
-from billing.estimation import family_of, preload
+from billing.estimation import family_of, preload_bounds
 from billing.processes import LIFE_LOCK
 from billing.writer import (
     ESTIMATE,
@@ -294,7 +294,7 @@ def _quiet_collector() -> None:
 
 
 def _load() -> Snapshot:
-    """Read the catalog, and the vocabularies that its holds will need, before anybody asks.
+    """Read the catalog, and what its holds need of vocabularies, before anybody asks.
 
     In a thread that may not be used again for days, so its connection is closed.
     """
@@ -302,5 +302,5 @@ def _load() -> Snapshot:
         snapshot = load_snapshot()
     finally:
         connection.close()
-    preload({family_of(*name).name for name in snapshot.counted_as()})
+    preload_bounds({family_of(*name).name for name in snapshot.counted_as()})
     return snapshot
