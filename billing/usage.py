@@ -5,18 +5,43 @@ the completion count or on top, counts come as strings, negative, null, or all z
 received is kept beside what is used, and a flag says where the two disagree.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-MAX_TOKENS = 2**53
-"""Above this a count is absurd, and a JSON reader in JavaScript would alter it."""
-MAX_DIGITS = 16
+MAX_TOKENS = 10**12
+"""Above this a count is absurd, and what it would cost could pass what a ledger's column holds."""
+MAX_DIGITS = 13
 
 USAGE_MISMATCH = "usage_mismatch"
 PROMPT_ESTIMATED = "prompt_estimated"
 COMPLETION_ESTIMATED = "completion_estimated"
 
 JsonObject = dict[str, Any]
+Names = tuple[str, ...]
+
+# Where the dialects write what, the surest name first: OpenAI's, Anthropic's, DeepSeek's,
+# Bedrock's, Gemini's, Ollama's and those of what translates between them.
+PROMPT: Names = ("prompt_tokens", "input_tokens", "promptTokens", "inputTokens")
+PROMPT += ("promptTokenCount", "prompt_token_count", "prompt_eval_count")
+COMPLETION: Names = ("completion_tokens", "output_tokens", "completionTokens", "outputTokens")
+COMPLETION += ("candidatesTokenCount", "candidates_token_count", "eval_count")
+TOTAL: Names = ("total_tokens", "totalTokens", "totalTokenCount", "total_token_count")
+CACHED: Names = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
+CACHED += ("cache_read_tokens", "cacheReadInputTokens", "cachedContentTokenCount")
+CACHED += ("cached_content_token_count",)
+CACHED_DETAILS: Names = ("cached_tokens", "cache_read_tokens", "cache_read")
+CACHE_WRITE: Names = ("cache_creation_input_tokens", "cache_write_tokens", "cacheWriteInputTokens")
+CACHE_WRITE_DETAILS: Names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation")
+CACHE_WRITE_DETAILS += ("cache_creation_input_tokens", "cached_creation_tokens")
+REASONING: Names = ("reasoning_tokens", "thoughtsTokenCount", "thoughts_token_count")
+REASONING_DETAILS: Names = ("reasoning_tokens", "thinking_tokens", "reasoning")
+PROMPT_DETAILS: Names = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+COMPLETION_DETAILS: Names = ("completion_tokens_details", "output_tokens_details")
+COMPLETION_DETAILS += ("output_token_details",)
+_NO_COUNTS = (None, 0, "", "0")
+BESIDE_BY_NAME: Names = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""Beside `input_tokens` these are Anthropic's, where no prompt count has its cache inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +134,10 @@ def read_usage(raw: Any, *, has_output: bool, cached_beside: bool | None = None)
     if not isinstance(raw, dict):
         return _missing(raw)
     counts = _read_counts(raw)
+    if has_output:  # a zero is no count then: the total may say what it is
+        counts = replace(counts, prompt=counts.prompt or None, completion=counts.completion or None)
+    if cached_beside is None and counts.total is None and _is_beside_by_name(raw):
+        cached_beside = True
     prompt, completion, agrees = _settle_totals(counts, cached_beside)
     if not prompt and not completion and has_output:
         return _missing(raw)
@@ -123,18 +152,38 @@ def read_usage(raw: Any, *, has_output: bool, cached_beside: bool | None = None)
 
 def find_usage(message: JsonObject) -> JsonObject | None:
     """Return the usage object of a completion or chunk, wherever this vendor puts it."""
-    usage = message.get("usage")
-    if isinstance(usage, dict) and usage:
-        return usage
+    for usage in _places(message):
+        if isinstance(usage, dict) and usage:
+            return usage
+    return None
+
+
+def latest_usage(held: JsonObject | None, newer: JsonObject) -> JsonObject:
+    """Return what counts after `newer` has come: of each count the last that is one.
+
+    Some vendors send the prompt's count at the beginning and the completion's at the end, or end
+    with zeros. A total is of its own object only.
+    """
+    counts = _read_counts(newer)
+    if held is None or (counts.prompt and counts.completion):
+        return newer
+    kept = {name: value for name, value in held.items() if name not in TOTAL}
+    return {**kept, **{name: value for name, value in newer.items() if value not in _NO_COUNTS}}
+
+
+def _places(message: JsonObject) -> Iterator[Any]:
+    yield message.get("usage")
     choices = message.get("choices")
-    if isinstance(choices, list):
-        for choice in reversed(choices):
-            usage = choice.get("usage") if isinstance(choice, dict) else None
-            if isinstance(usage, dict) and usage:
-                return usage
-    extension = message.get("x_groq")
-    usage = extension.get("usage") if isinstance(extension, dict) else None
-    return usage if isinstance(usage, dict) and usage else None
+    for choice in reversed(choices) if isinstance(choices, list) else ():
+        if isinstance(choice, dict):
+            yield choice.get("usage")
+            yield from map(_usage_of, (choice.get("delta"), choice.get("message")))
+    yield from map(_usage_of, map(message.get, ("x_groq", "message", "delta", "response")))
+    yield message.get("usageMetadata") or message.get("usage_metadata")
+
+
+def _usage_of(holder: Any) -> Any:
+    return holder.get("usage") if isinstance(holder, dict) else None
 
 
 def _missing(raw: Any) -> UsageReading:
@@ -155,15 +204,23 @@ def _count(value: Any) -> int | None:
     return value
 
 
-def _first_count(*values: Any) -> int | None:
-    for value in values:
-        count = _count(value)
+def _first_count(holder: JsonObject, names: Names) -> int | None:
+    for name in names:
+        count = _count(holder.get(name)) if name in holder else None
         if count is not None:
             return count
     return None
 
 
-def _details(raw: JsonObject, *names: str) -> JsonObject:
+def _is_beside_by_name(raw: JsonObject) -> bool:
+    return (
+        "input_tokens" in raw
+        and "prompt_tokens" not in raw
+        and any(name in raw for name in BESIDE_BY_NAME)
+    )
+
+
+def _details(raw: JsonObject, names: Names) -> JsonObject:
     for name in names:
         details = raw.get(name)
         if isinstance(details, dict):
@@ -172,27 +229,17 @@ def _details(raw: JsonObject, *names: str) -> JsonObject:
 
 
 def _read_counts(raw: JsonObject) -> _Counts:
-    prompt = _details(raw, "prompt_tokens_details", "input_tokens_details")
-    completion = _details(raw, "completion_tokens_details", "output_tokens_details")
-    get = raw.get
+    prompt, completion = _details(raw, PROMPT_DETAILS), _details(raw, COMPLETION_DETAILS)
+    cached = _first_count(prompt, CACHED_DETAILS)
+    cache_write = _first_count(raw, CACHE_WRITE)
+    reasoning = _first_count(completion, REASONING_DETAILS)
     return _Counts(
-        prompt=_first_count(get("prompt_tokens"), get("input_tokens")),
-        completion=_first_count(get("completion_tokens"), get("output_tokens")),
-        total=_count(get("total_tokens")),
-        cached=_first_count(
-            prompt.get("cached_tokens"),
-            get("prompt_cache_hit_tokens"),
-            get("cache_read_input_tokens"),
-            get("cached_tokens"),
-        )
-        or 0,
-        cache_write=_first_count(
-            get("cache_creation_input_tokens"),
-            prompt.get("cache_write_tokens"),
-            prompt.get("cache_creation_tokens"),
-        )
-        or 0,
-        reasoning=_first_count(completion.get("reasoning_tokens"), get("reasoning_tokens")) or 0,
+        prompt=_first_count(raw, PROMPT),
+        completion=_first_count(raw, COMPLETION),
+        total=_first_count(raw, TOTAL),
+        cached=_first_count(raw, CACHED) or 0 if cached is None else cached,
+        cache_write=cache_write or _first_count(prompt, CACHE_WRITE_DETAILS) or 0,
+        reasoning=_first_count(raw, REASONING) or 0 if reasoning is None else reasoning,
         image_input=_count(prompt.get("image_tokens")) or 0,
         audio_input=_count(prompt.get("audio_tokens")) or 0,
         audio_output=_count(completion.get("audio_tokens")) or 0,

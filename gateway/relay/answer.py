@@ -20,7 +20,9 @@ from gateway.relay.body import (
     client_body,
     flaw_of,
     json_or_none,
+    lines_of,
     said_by,
+    staff_text,
     whole,
 )
 from gateway.relay.failures import (
@@ -52,6 +54,9 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 INFLATE_BASE_BYTES = 1024 * 1024
 INFLATE_RATIO = 200
 """An answer may grow by this much, over the base, when it is decompressed."""
+MAX_LAYERS = 2
+"""Of compression, one around the other: a vendor behind a proxy that compresses as well."""
+MAX_LABEL_CHARS = 40
 
 HIDDEN_WORD = "[provider]"
 DONE_EVENT = b"data: [DONE]\n\n"
@@ -62,8 +67,7 @@ _BLANKS = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _NOTHING_YET = re.compile(rb"\A(?:[ \t\r\n]|\xef\xbb\xbf)*")
 _GZIP_START = b"\x1f"  # no text begins so, whatever it is labelled
-_SHOWN_BY_FIRST_BYTE = frozenset({"", "identity", "gzip", "x-gzip"})
-_EVENT_STARTS = b":deir"  # a comment, data, event, id, retry
+_EVENT_STARTS = b":deirDEIR"  # a comment, data, event, id, retry
 _ERROR_STATUSES_FROM = 300  # a redirect is never followed, and so is an error as well
 
 JsonObject = dict[str, Any]
@@ -86,7 +90,8 @@ class AnswerRelay:
         "_fold",
         "_has_begun",
         "_hidden",
-        "_inflater",
+        "_inflaters",
+        "_label",
         "_max_body_bytes",
         "_reader",
         "_retry_after_s",
@@ -134,7 +139,8 @@ class AnswerRelay:
         self._status = 0
         self._retry_after_s: int | None = None
         self._has_begun = False
-        self._inflater: Inflater | None = None
+        self._label = ""
+        self._inflaters: list[Inflater] = []
         self._reader: Callable[[bytes], bytes] = self._sniff
         self._body = bytearray()
         self._completion: JsonObject | None = None
@@ -161,28 +167,19 @@ class AnswerRelay:
         self._retry_after_s = retry_after(fields)
         if self._is_error_status:
             self._reader = self._receive_error
-        encoding = fields.get("content-encoding", "").strip().lower()
-        if encoding in _SHOWN_BY_FIRST_BYTE:
-            return
-        try:
-            self._inflater = _inflater(encoding)
-        except InflateError:
-            self._fail(unreadable(status, f"content encoding {encoding[:40]}"))
+        self._label = fields.get("content-encoding", "").strip().lower()[:MAX_LABEL_CHARS]
+        if "deflate" in self._label:  # all else is seen by its first byte
+            self._inflaters = [_inflater("deflate")]
 
     def receive(self, data: bytes) -> bytes:
         """Take bytes of the body; return what the client gets now.
 
         After the end only usage is still read, for a vendor that sends it late.
         """
-        if not self._has_begun and data:
-            self._has_begun = True
-            if self._inflater is None and data.startswith(_GZIP_START):
-                self._inflater = _inflater("gzip")
-        if self._inflater is not None:
-            try:
-                data = self._inflater.feed(data)
-            except (InflateError, InflatedTooLargeError) as error:
-                return self._fail(unreadable(self._status, f"content encoding: {error!r}"))
+        try:
+            data = self._plain(data)
+        except (InflateError, InflatedTooLargeError) as error:
+            return self._fail(self._unreadable(repr(error)))
         return self._reader(data)
 
     def receive_end(self) -> bytes:
@@ -192,11 +189,7 @@ class AnswerRelay:
             return out
         if self._is_error_status:
             return self._fail(self._failure_of_body())
-        if self._reader == self._receive_body:
-            return self._finish_body(None)
-        if self._facts.is_finished:
-            return out + self._complete()
-        return out + self._fail(self._failure_of_cut())
+        return out + self._finish(None)
 
     def receive_fault(self, fault: Fault, *, request_sent: bool = True) -> bytes:
         """Take what broke instead of an end; an answer that was whole already stays good."""
@@ -206,11 +199,7 @@ class AnswerRelay:
         failure = failure_of_fault(fault, request_sent=request_sent)
         if self._is_error_status and self._body:
             return self._fail(self._failure_of_body())
-        if self._reader == self._receive_body:
-            return self._finish_body(failure)
-        if self._facts.is_finished:
-            return out + self._complete()
-        return out + self._fail(failure)
+        return out + self._finish(failure)
 
     def finish_early(self, reason: str = "length") -> bytes:
         """End a stream on our own account, well-formed: the money or the time is used up.
@@ -311,6 +300,18 @@ class AnswerRelay:
     def _is_error_status(self) -> bool:
         return self._status >= _ERROR_STATUSES_FROM
 
+    def _plain(self, data: bytes) -> bytes:
+        """Return the data without compression, which shows by itself, whatever the label."""
+        for inflater in self._inflaters:
+            data = inflater.feed(data)
+        while data and not self._has_begun:
+            if data.startswith(_GZIP_START) and len(self._inflaters) < MAX_LAYERS:
+                self._inflaters.append(_inflater("gzip"))
+                data = self._inflaters[-1].feed(data)
+            else:
+                self._has_begun = True
+        return data
+
     def _sniff(self, data: bytes) -> bytes:
         """Find out from the first byte that is not blank how the answer is to be read."""
         start = _NOTHING_YET.sub(b"", bytes(self._body) + data, count=1)
@@ -355,14 +356,25 @@ class AnswerRelay:
             return self._fail(self._failure_said(status_of(outcome), outcome))
         if isinstance(outcome, Fault):
             return self._fail(failure_of_fault(outcome, request_sent=True))
-        return self._complete() if self._facts.seen else self._fail(self._failure_of_cut())
+        return self._complete() if self._facts.seen else self._fail(self._cut())
 
     # --- one body -------------------------------------------------------------------------------
 
+    def _finish(self, fault: Failure | None) -> bytes:
+        """End an answer; `fault` is what to fail with where it is no whole one."""
+        if self._reader == self._receive_body:
+            return self._finish_body(fault)
+        return self._complete() if self._facts.is_finished else self._fail(fault or self._cut())
+
     def _finish_body(self, fault: Failure | None) -> bytes:
-        """Read what came as one body; `fault` is what to fail with where it is no whole answer."""
+        """Read what came as one body."""
         text = bytes(self._body).strip(_BLANKS)
         value = json_or_none(text)
+        lines = lines_of(value, text)
+        if lines is not None:
+            self._reader = self._receive_events
+            out = self._receive_events(lines)
+            return out if self.ended else out + self._finish(fault)
         said = None
         if isinstance(value, dict):
             self._facts.note_usage(value)
@@ -371,7 +383,7 @@ class AnswerRelay:
         if said is not None:
             return self._fail(fault or self._failure_said(status_of(said), said))
         if flaw is not None:
-            return self._fail(fault or unreadable(self._status, flaw))
+            return self._fail(fault or self._unreadable(flaw))
         completion = whole(value)
         self._facts.note(completion)
         out = b""
@@ -428,9 +440,14 @@ class AnswerRelay:
         self._facts.note_usage(value)
         return self._failure_said(self._status, said)
 
-    def _failure_of_cut(self) -> Failure:
-        what = "answer ended early" if self._facts.seen else "no answer in the stream"
-        return unreadable(self._status, what)
+    def _cut(self) -> Failure:
+        if self._facts.seen:
+            return self._unreadable("answer ended early")
+        return self._unreadable("no answer in the stream: " + staff_text(self._stream.stray))
+
+    def _unreadable(self, what: str) -> Failure:
+        label = f" (content encoding {self._label})" if self._label else ""
+        return unreadable(self._status, what + label)
 
 
 def _inflater(encoding: str) -> Inflater:

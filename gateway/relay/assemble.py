@@ -108,6 +108,8 @@ class _Choice:
             if name in {"delta", "message"}:
                 if isinstance(value, dict):
                     _merge(self._message, value)
+            elif name == "text" and isinstance(value, str):
+                _merge(self._message, {"content": value})
             elif name == "logprobs":
                 _merge(self._fields, {name: value})
             elif name != "index":

@@ -31,14 +31,32 @@ def flaw_of(value: Any, text: bytes) -> str | None:
     choices = value.get("choices")
     if not isinstance(choices, list) or not choices:
         return "no choices: " + staff_text(text)
-    if not all(isinstance(choice, dict) for choice in choices):
+    if not all(map(_is_choice, choices)):
         return "malformed choices: " + staff_text(text)
     return None
 
 
+def lines_of(value: Any, text: bytes) -> bytes | None:
+    """Return what came as one body as the lines of a stream, where that is what it is.
+
+    Some vendors write the objects of a stream one a line, others all of them in one list.
+    """
+    if isinstance(value, list):
+        return b"\n".join(map(encode, value)) + b"\n"
+    first, line_end, _rest = text.partition(b"\n")
+    if value is None and line_end and isinstance(json_or_none(first), dict):
+        return text + b"\n"
+    return None
+
+
+def _is_choice(choice: Any) -> bool:
+    """Say whether it is an object whose message, if there is one, is an object too."""
+    return isinstance(choice, dict) and isinstance(choice.get("message") or {}, dict)
+
+
 def whole(completion: JsonObject) -> JsonObject:
     """Return a completion, also where it was written as one chunk of a stream."""
-    if all("message" in choice for choice in completion["choices"]):
+    if all(isinstance(choice.get("message"), dict) for choice in completion["choices"]):
         return completion
     folded = Fold()
     folded.add(completion)

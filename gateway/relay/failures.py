@@ -136,6 +136,9 @@ STATUS_BY_NAME = {
     "content_policy_violation": 400,
     "string_above_max_length": 400,
 }
+ERROR = "error"
+MESSAGE_FIELDS = ("message", "msg", "detail", "error_msg", "error_message", "status_msg", "errors")
+ERROR_FIELDS = ("detail", "errors", "error_code", "error_msg", "error_message", "errorMessage")
 CLIENTS_FAULT = frozenset({400, 413, 415, 422})
 ACCOUNT_REFUSED = frozenset({401, 402, 403})
 TIMED_OUT = frozenset({408, 504, 524})
@@ -222,17 +225,44 @@ def unreadable(status: int, message: str) -> Failure:
 
 
 def find_error(message: dict[str, Any], name: bytes = b"") -> VendorError | None:
-    """Return the error that an answer or event carries, in any dialect, or None."""
+    """Return the error that an answer or event carries, in any dialect, or None.
+
+    `name` is the event's. One without choices may be an error by the fields of its dialect alone.
+    """
     error = message.get("error")
-    if not error and (message.get("object") == "error" or message.get("type") == "error"):
+    is_named = name == b"error" or ERROR in (message.get("object"), message.get("type"))
+    if not error and is_named:
         error = message
-    if not error and name == b"error":
-        error = message
+    choices = message.get("choices")
+    if not error and isinstance(choices, list):
+        error = next(filter(None, map(_choice_error, choices)), None)
+    elif not error:
+        error = _undeclared_error(message)
     return read_error(error) if error else None
 
 
+def _choice_error(choice: Any) -> Any:
+    """Return the error inside of a choice, or one that only its finish reason tells of."""
+    if not isinstance(choice, dict):
+        return None
+    return choice.get("error") or (choice if choice.get("finish_reason") == ERROR else None)
+
+
+def _undeclared_error(message: dict[str, Any]) -> Any:
+    """Return what FastAPI, Cloudflare, Baidu, MiniMax and their like write instead of an answer."""
+    if message.get("status") == ERROR or message.get("success") is False:
+        return message.get("errors") or message
+    base = message.get("base_resp")
+    if isinstance(base, dict) and base.get("status_code"):
+        return base
+    is_refusal = _status(message) is not None and any(message.get(name) for name in MESSAGE_FIELDS)
+    return message if is_refusal or any(message.get(name) for name in ERROR_FIELDS) else None
+
+
 def read_error(error: Any) -> VendorError:
-    """Read what may be an object, a text, or anything else."""
+    """Read what may be an object, a text, a list of them, or anything else."""
+    if isinstance(error, list) and error:
+        error = error[0]
     if isinstance(error, str):
         return VendorError(message=error)
     if not isinstance(error, dict):
@@ -241,7 +271,7 @@ def read_error(error: Any) -> VendorError:
     if isinstance(inner, (dict, str)) and inner and "message" not in error:
         return read_error(inner)
     names = {name: _text(error.get(name)) for name in ("code", "type", "param")}
-    told = (error.get(name) for name in ("message", "msg", "detail"))
+    told = map(error.get, MESSAGE_FIELDS)
     return VendorError(
         message=next(filter(None, map(_words, told)), ""),
         status=_status(error),
@@ -362,8 +392,14 @@ def _words(value: Any) -> str:
         return value
     if not isinstance(value, list):
         return ""
-    entries = [entry for entry in value[:MAX_DETAILS] if isinstance(entry, dict)]
-    return "; ".join(f"{entry.get('loc', '')} {entry.get('msg', '')}".strip() for entry in entries)
+    return "; ".join(filter(None, map(_detail, value[:MAX_DETAILS])))
+
+
+def _detail(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return entry if isinstance(entry, str) else ""
+    told = entry.get("msg") or entry.get("message") or ""
+    return f"{entry.get('loc', '')} {told}".strip()
 
 
 def _text(value: Any) -> str | None:

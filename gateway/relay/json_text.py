@@ -6,20 +6,49 @@ from typing import Any
 
 import orjson
 
+MAX_DEPTH = 200
+"""Levels of nesting in a vendor's JSON: what walks, compares or writes it may recurse so far."""
+
+MAX_INTEGER_DIGITS = 1_000
+"""Of an integer that is kept; Python refuses to read or write one much longer."""
+
 _COLONS = (b":", b": ")
 _NULL_FOR_CONSTANT = {"NaN": None, "Infinity": None, "-Infinity": None}
 
 
 def decode(text: bytes) -> Any:
-    """Decode a vendor's JSON; raise ValueError where it is none.
+    """Decode a vendor's JSON; raise ValueError where it is none, or nested too deeply.
 
     NaN, the infinities and numbers beyond a double become None, which is legal JSON. Half a
-    surrogate pair, which some vendors split over two events, is kept as it is.
+    surrogate pair, which some vendors split over two events, is kept as it is; a byte that is no
+    UTF-8 becomes U+FFFD, and control characters may stand in texts.
     """
     try:
-        return orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return _decode_forgiving(text)
+        value = _decode_forgiving(text)
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_deeper_than(MAX_DEPTH, value):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def is_deeper_than(levels: int, value: Any) -> bool:
+    """Say whether objects and lists stand in each other more than so many levels deep."""
+    level: list[Any] = [value] if _is_container(value) else []
+    for _ in range(levels):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
+            if _is_container(child)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _is_container(value: Any) -> bool:
+    return type(value) is dict or type(value) is list
 
 
 def encode(value: Any) -> bytes:
@@ -75,9 +104,14 @@ def find_member(text: bytes, name: str, value: Any) -> tuple[int, int] | None:
 
 
 def _decode_forgiving(text: bytes) -> Any:
+    encoding = json.detect_encoding(text)
     try:
         return json.loads(
-            text, parse_constant=_NULL_FOR_CONSTANT.__getitem__, parse_float=_finite_or_none
+            text.decode(encoding, "replace"),
+            strict=False,
+            parse_constant=_NULL_FOR_CONSTANT.__getitem__,
+            parse_float=_finite_or_none,
+            parse_int=_integer_or_none,
         )
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
@@ -86,3 +120,7 @@ def _decode_forgiving(text: bytes) -> Any:
 def _finite_or_none(text: str) -> float | None:
     value = float(text)
     return value if math.isfinite(value) else None
+
+
+def _integer_or_none(text: str) -> int | None:
+    return int(text) if len(text) <= MAX_INTEGER_DIGITS else None

@@ -9,6 +9,7 @@ import orjson
 
 from gateway.errors import ApiError, invalid_request, too_large
 from gateway.relay.inflate import InflatedTooLargeError, InflateError, Inflater
+from gateway.relay.json_text import is_deeper_than
 
 MAX_BODY_BYTES = 50 * 1024 * 1024
 """Of the body as sent and, where it is compressed, of what comes out."""
@@ -189,8 +190,9 @@ def _decode(body: bytes) -> dict[str, Any]:
         raise _too_deep() from None
     if canonical != body and _may_have_lost(body, canonical):
         _check_strictly(body)
-    if canonical.count(b"{") + canonical.count(b"[") > MAX_DEPTH:
-        _check_depth(payload)
+    is_branched = canonical.count(b"{") + canonical.count(b"[") > MAX_DEPTH
+    if is_branched and is_deeper_than(MAX_DEPTH, payload):
+        raise _too_deep()
     return payload
 
 
@@ -251,20 +253,6 @@ def _too_deep() -> ApiError:
         param="body",
         code="nested_too_deeply",
     )
-
-
-def _check_depth(payload: dict[str, Any]) -> None:
-    level: list[Any] = [payload]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if type(parent) is dict else parent)
-            if type(child) is dict or type(child) is list
-        ]
-        if not level:
-            return
-    raise _too_deep()
 
 
 def _model(payload: dict[str, Any]) -> str:

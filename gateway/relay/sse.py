@@ -34,10 +34,19 @@ class _Marker:
 DONE: Final = _Marker("DONE")
 MALFORMED: Final = _Marker("MALFORMED")
 DONE_TEXT = b"[DONE]"
+MAX_STRAY_BYTES = 500
+"""Of the first line that belongs to no event: what was said instead of an answer."""
+
+_QUOTES = b"\"'"
+_FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})  # b"" is a comment's
+_ENDS = frozenset({b"done", b"end"})
 
 
 class Event(NamedTuple):
-    """One event: `line` as received (b"" where it had several), the decoded value, its name."""
+    """One event: its line as received (b"" where it had several), the decoded value, its name.
+
+    Of a malformed one the line is its text.
+    """
 
     line: bytes
     value: Any
@@ -93,9 +102,12 @@ class LineBuffer:
 
 
 class EventParser:
-    """Turns lines into events. `is_idle` is True between events."""
+    """Turns lines into events.
 
-    __slots__ = ("_held", "_held_bytes", "_limit_bytes", "_name", "is_idle")
+    `is_idle` is True between events; `stray` is the first line that belongs to none.
+    """
+
+    __slots__ = ("_held", "_held_bytes", "_limit_bytes", "_name", "is_idle", "stray")
 
     def __init__(self, limit_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -103,6 +115,7 @@ class EventParser:
         self._held_bytes = 0
         self._name = b""
         self.is_idle = True
+        self.stray = b""
 
     def push_line(self, line: bytes) -> list[Event]:
         """Take one line without its end; return the events that it completes."""
@@ -111,35 +124,52 @@ class EventParser:
         if len(line) > self._limit_bytes:
             raise EventTooLargeError
         field, _colon, text = line.partition(b":")
-        if line.startswith(b"{"):
-            field, text = b"data", line  # an error written into a stream that had begun
+        field = field.strip().lower()
+        if line.startswith((b"{", b"[")):
+            return self._data(line, line)  # an error written into a stream, or lines without fields
         if field == b"data":
             return self._data(line, text.strip())
         if field == b"event":
             self._name = text.strip()
             self.is_idle = False
+        elif field not in _FIELDS:
+            return self._unknown(line)
         return []
 
     def finish(self) -> list[Event]:
         """Take a blank line, or the end of the stream."""
         events = self._flush()
+        if self._name.lower() in _ENDS:
+            events = [event for event in events if event.value is not MALFORMED]
+            events.append(Event(b"", DONE))
         self._name = b""
         self.is_idle = True
         return events
 
     def _data(self, line: bytes, text: bytes) -> list[Event]:
-        if text == DONE_TEXT:
+        if is_end_mark(text):
             return [*self._flush(), Event(line, DONE)]
         if not self._held and text.startswith(b"{") and text.endswith(b"}"):
             value = _value(text)
             if value is not MALFORMED:
                 return [Event(line, value, self._name)]
+        self._hold(text)
+        return []
+
+    def _unknown(self, line: bytes) -> list[Event]:
+        """Take a line without a field: more of an object that began, or no part of any event."""
+        if self._held:
+            self._hold(line)
+        else:
+            self.stray = self.stray or line[:MAX_STRAY_BYTES]
+        return []
+
+    def _hold(self, text: bytes) -> None:
         self._held_bytes += len(text) + LINE_OVERHEAD_BYTES
         if self._held_bytes > self._limit_bytes + LINE_OVERHEAD_BYTES:
             raise EventTooLargeError
         self._held.append(text)
         self.is_idle = False
-        return []
 
     def _flush(self) -> list[Event]:
         held, self._held, self._held_bytes = self._held, [], 0
@@ -148,8 +178,15 @@ class EventParser:
         value = _value(b"\n".join(held))
         if value is not MALFORMED:
             return [Event(b"", value, self._name)]
-        singles = [Event(b"", _value(text), self._name) for text in held]
-        return [event for event in singles if event.value is not MALFORMED] or singles[:1]
+        values = [value for value in map(_value, held) if value is not MALFORMED]
+        if not values:
+            return [Event(held[0], MALFORMED, self._name)]
+        return [Event(b"", value, self._name) for value in values]
+
+
+def is_end_mark(text: bytes) -> bool:
+    """Say whether a data line says that the stream is over, in quotes or in lower case too."""
+    return len(text) <= len(DONE_TEXT) + 2 and text.strip(_QUOTES).upper() == DONE_TEXT
 
 
 def read_events(stream: bytes) -> Iterator[Any]:

@@ -3,14 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from billing.usage import find_usage
+from billing.usage import find_usage, latest_usage
 from gateway.relay import template as templates
 from gateway.relay.assemble import CHUNK, Fold, has_output, index_of, split
-from gateway.relay.failures import Fault, VendorError, find_error, storable
+from gateway.relay.failures import Fault, VendorError, find_error, read_error, storable
 from gateway.relay.json_text import encode
 from gateway.relay.sse import (
     DONE,
     MALFORMED,
+    MAX_STRAY_BYTES,
     Event,
     EventParser,
     EventTooLargeError,
@@ -56,7 +57,9 @@ class Facts:
 
     def note_usage(self, value: JsonObject) -> None:
         """The last usage wins: some vendors send it with every chunk, growing."""
-        self.raw_usage = find_usage(value) or self.raw_usage
+        usage = find_usage(value)
+        if usage is not None:
+            self.raw_usage = latest_usage(self.raw_usage, usage)
 
     def note(self, value: JsonObject) -> None:
         """Take note of a chunk or completion."""
@@ -87,7 +90,8 @@ class Facts:
 class EventStream:
     """A vendor's events on their way to the client, or into `fold` where it wants one body.
 
-    `outcome` is set by what the stream itself says; after it only usage is still read.
+    `outcome` is set by what the stream itself says; after it only usage is still read. `stray` is
+    the first of what was no event.
     `usage_chunk` is the vendor's chunk that had nothing but usage: it is held back, to be sent
     once, at the end.
     """
@@ -110,6 +114,7 @@ class EventStream:
         "outcome",
         "sent_any",
         "skipped_events",
+        "stray",
         "usage_chunk",
     )
 
@@ -140,6 +145,7 @@ class EventStream:
         self.sent_any = False
         self.event_count = 0
         self.skipped_events = 0
+        self.stray = b""
 
     def push(self, data: bytes) -> bytes:
         """Take bytes as they were read; return what the client gets."""
@@ -223,6 +229,7 @@ class EventStream:
         except EventTooLargeError:
             self._end(Fault.TOO_LARGE)
             return b""
+        self._note_stray(self._parser.stray)
         return b"".join(map(self._on_event, events)) if events else b""
 
     def _on_event(self, event: Event) -> bytes:
@@ -231,6 +238,9 @@ class EventStream:
             self._end(FINISHED)
         elif value is MALFORMED:
             self.skipped_events += 1
+            self._note_stray(event.line[:MAX_STRAY_BYTES])
+            if event.name == b"error":
+                self._end(read_error(event.line.decode("utf-8", "replace")))
         elif isinstance(value, dict):
             self._facts.note_usage(value)
             said = find_error(value, event.name)
@@ -241,6 +251,10 @@ class EventStream:
                 self._facts.note(value)
                 return self._on_chunk(event.line, value)
         return b""
+
+    def _note_stray(self, line: bytes) -> None:
+        if self.outcome is None:
+            self.stray = self.stray or line
 
     def _end(self, outcome: Outcome) -> None:
         if self.outcome is None:
@@ -327,21 +341,40 @@ def event_of(chunk: JsonObject) -> bytes:
 def client_chunk(value: JsonObject, wish: Wish) -> JsonObject:
     """Return a chunk under the client's names, and without usage: that is sent once, at the end."""
     wanted = {**value, "id": wish.completion_id, "model": wish.model, "object": CHUNK}
-    if "usage" in wanted and (wanted["usage"] is not None or not wish.wants_usage):
-        del wanted["usage"]
-    wanted["choices"] = [tidied(choice, keep_usage=False) for choice in value["choices"]]
+    if wanted.get("usage") is not None or not wish.wants_usage:
+        wanted = _without_usage(wanted)
+    choices = [choice for choice in value["choices"] if isinstance(choice, dict)]
+    wanted["choices"] = [_client_choice(choice) for choice in choices]
     return wanted
 
 
-def tidied(choice: Any, *, keep_usage: bool) -> Any:
+def _client_choice(choice: JsonObject) -> JsonObject:
+    """Return a choice of a chunk with what every client looks for: an index and a delta."""
+    choice = tidied(choice, keep_usage=False)
+    if type(choice.get("index")) is not int:
+        choice = {**choice, "index": 0}
+    if not isinstance(choice.get("delta"), dict) and not _is_whole(choice):
+        text = choice.get("text")
+        choice = {**choice, "delta": {"content": text} if isinstance(text, str) else {}}
+    return choice
+
+
+def tidied(choice: JsonObject, *, keep_usage: bool) -> JsonObject:
     """Return a choice with its finish reason as OpenAI writes it, and without usage inside."""
-    if not isinstance(choice, dict):
-        return choice
     if choice.get("finish_reason") == "":
         choice = {**choice, "finish_reason": None}
-    if "usage" in choice and not keep_usage:
-        choice = {name: value for name, value in choice.items() if name != "usage"}
+    if not keep_usage:
+        choice = _without_usage(choice)
+        delta = choice.get("delta")
+        if isinstance(delta, dict) and "usage" in delta:
+            choice = {**choice, "delta": _without_usage(delta)}
     return choice
+
+
+def _without_usage(holder: JsonObject) -> JsonObject:
+    if "usage" not in holder:
+        return holder
+    return {name: value for name, value in holder.items() if name != "usage"}
 
 
 def _is_whole(choice: Any) -> bool:

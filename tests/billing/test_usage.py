@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.usage import MAX_TOKENS, Usage, find_usage, read_usage
+from billing.usage import MAX_TOKENS, Usage, find_usage, latest_usage, read_usage
 
 BOTH_ESTIMATED = ("prompt_estimated", "completion_estimated")
 
@@ -237,13 +237,118 @@ class TestNonsense:
         assert usage.total_tokens == 450
 
 
+DIALECTS = {
+    "openai": counts(10, 5, prompt_tokens_details={"cached_tokens": 4}),
+    "responses": {
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "total_tokens": 15,
+        "input_tokens_details": {"cached_tokens": 4},
+    },
+    "anthropic": {"input_tokens": 6, "output_tokens": 5, "cache_read_input_tokens": 4},
+    "translated": counts(10, 5, cache_read_input_tokens=4, cache_creation_input_tokens=0),
+    "deepseek": counts(10, 5, prompt_cache_hit_tokens=4, prompt_cache_miss_tokens=6),
+    "moonshot": counts(10, 5, cached_tokens=4),
+    "gemini": {
+        "promptTokenCount": 10,
+        "candidatesTokenCount": 5,
+        "totalTokenCount": 15,
+        "cachedContentTokenCount": 4,
+    },
+    "bedrock": {
+        "inputTokens": 6,
+        "outputTokens": 5,
+        "totalTokens": 15,
+        "cacheReadInputTokens": 4,
+    },
+    "langchain": {
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "total_tokens": 15,
+        "input_token_details": {"cache_read": 4},
+    },
+    "javascript": {"promptTokens": 10, "completionTokens": 5, "cached_tokens": 4},
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_count_is_found_under_every_name(dialect):
+    reading = read(DIALECTS[dialect])
+    assert reading.usage == Usage(input_tokens=6, cached_input_tokens=4, output_tokens=5)
+    assert reading.flags == ()
+
+
+def test_counts_of_a_dialect_without_cache():
+    usage = read({"prompt_eval_count": 10, "eval_count": 5}).usage
+    assert usage == Usage(input_tokens=10, output_tokens=5)
+
+
+def test_thoughts_beside_candidates_are_on_top_by_the_total():
+    raw = {
+        "promptTokenCount": 10,
+        "candidatesTokenCount": 5,
+        "thoughtsTokenCount": 7,
+        "totalTokenCount": 22,
+    }
+    assert read(raw).usage == Usage(input_tokens=10, output_tokens=5, reasoning_tokens=7)
+
+
+class TestBesideByName:
+    RAW = {"input_tokens": 3, "output_tokens": 5, "cache_creation_input_tokens": 12}
+
+    def test_anthropics_cache_lies_beside_the_input(self):
+        assert read(self.RAW).usage.prompt_tokens == 15
+
+    def test_the_vendors_setting_has_the_last_word(self):
+        reading = read(self.RAW, cached_beside=False)
+        assert (reading.usage.prompt_tokens, reading.flags) == (3, ("usage_mismatch",))
+
+    def test_beside_a_prompt_count_the_name_says_nothing(self):
+        raw = {"prompt_tokens": 3, "completion_tokens": 5, "cache_read_input_tokens": 2}
+        assert read(raw).usage == Usage(input_tokens=1, cached_input_tokens=2, output_tokens=5)
+
+
+def test_the_total_says_what_a_zero_should_be():
+    assert read(counts(12, 0, total=20)).usage == Usage(input_tokens=12, output_tokens=8)
+    assert read(counts(0, 8, total=20)).usage == Usage(input_tokens=12, output_tokens=8)
+
+
+class TestLatest:
+    def test_a_whole_usage_replaces_the_one_before(self):
+        newer = counts(9, 7)
+        assert latest_usage(counts(9, 2, cached_tokens=4), newer) is newer
+        assert latest_usage(None, newer) is newer
+
+    def test_halves_that_come_apart_are_put_together(self):
+        first = {"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 4}
+        both = latest_usage(first, {"output_tokens": 7})
+        assert both == {"input_tokens": 9, "output_tokens": 7, "cache_read_input_tokens": 4}
+        assert first["output_tokens"] == 1
+
+    def test_a_total_stays_with_its_own_counts(self):
+        first = {"prompt_tokens": 11, "total_tokens": 11}
+        both = latest_usage(first, {"completion_tokens": 6})
+        assert both == {"prompt_tokens": 11, "completion_tokens": 6}
+
+    @pytest.mark.parametrize(
+        "newer", [counts(0, 0), {"prompt_tokens": None}, {"completion_tokens": 0}]
+    )
+    def test_zeros_and_nulls_replace_nothing(self, newer):
+        both = latest_usage(counts(9, 2), newer)
+        assert (both["prompt_tokens"], both["completion_tokens"]) == (9, 2)
+
+
 class TestFind:
     def test_usage_is_found_where_it_is(self):
         usage = counts(1, 2)
         assert find_usage({"usage": usage}) is usage
         assert find_usage({"usage": None, "choices": [{"usage": usage}]}) is usage
         assert find_usage({"choices": [{"usage": usage}, {}]}) is usage
+        assert find_usage({"choices": [{"delta": {"usage": usage}}]}) is usage
+        assert find_usage({"choices": [{"message": {"usage": usage}}]}) is usage
         assert find_usage({"x_groq": {"usage": usage}}) is usage
+        assert find_usage({"type": "message_start", "message": {"usage": usage}}) is usage
+        assert find_usage({"usageMetadata": usage}) is usage
 
     @pytest.mark.parametrize(
         "message",
@@ -279,6 +384,8 @@ USAGE = st.fixed_dictionaries(
         "input_tokens": COUNT,
         "prompt_cache_hit_tokens": COUNT,
         "cache_creation_input_tokens": COUNT,
+        "totalTokenCount": COUNT,
+        "thoughtsTokenCount": COUNT,
         "prompt_tokens_details": DETAILS,
         "completion_tokens_details": DETAILS,
     },
@@ -310,3 +417,8 @@ def test_any_value_gives_disjoint_counts_that_add_up(raw, has_output, cached_bes
     if has_output:
         assert reading.completion != 0
     assert json.dumps(reading.flags)
+
+
+@given(held=st.none() | USAGE, newer=USAGE)
+def test_any_two_usages_are_one(held, newer):
+    assert isinstance(latest_usage(held, newer), dict)

@@ -158,3 +158,6 @@ def text_of(out: bytes, index: int = 0) -> str:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not legal JSON")
+
+
+HELLO = events(ROLE, chunk("Hel"), chunk("lo"), STOP)

@@ -2,7 +2,15 @@ import json
 
 import pytest
 
-from gateway.relay.body import client_body, flaw_of, json_or_none, said_by, staff_text, whole
+from gateway.relay.body import (
+    client_body,
+    flaw_of,
+    json_or_none,
+    lines_of,
+    said_by,
+    staff_text,
+    whole,
+)
 from gateway.relay.failures import VendorError
 from gateway.relay.stream import Wish
 from tests.gateway.relay.playbook import body, chunk, completion, counts, event, ours
@@ -35,6 +43,8 @@ def test_one_body_is_decoded(text, value):
         ({}, "no choices: text"),
         ({"choices": []}, "no choices: text"),
         ({"choices": [1]}, "malformed choices: text"),
+        ({"choices": [{"message": "Hello"}]}, "malformed choices: text"),
+        ({"choices": [{"message": None}]}, None),
     ],
 )
 def test_what_is_no_completion_is_said(value, flaw):
@@ -49,6 +59,23 @@ def test_a_chunk_is_made_whole_and_a_completion_left_alone():
     sent = completion()
     assert whole(sent) is sent
     assert whole(chunk("Hello", finish="stop")) == completion()
+    older = completion(choices=[{"index": 0, "text": "Hello", "finish_reason": "stop"}])
+    assert whole(older) == completion()
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "lines"),
+    [
+        ([{"a": 1}, {"b": 2}], b"", b'{"a":1}\n{"b":2}\n'),
+        (None, b'{"a":1}\n{"b":2}', b'{"a":1}\n{"b":2}\n'),
+        (None, b'{"a":1', None),
+        (None, b'{\n"a":1', None),
+        (None, b"<html>\n</html>", None),
+        ({"a": 1}, b'{"a":1}', None),
+    ],
+)
+def test_lines_of_objects_are_known_from_a_body(value, text, lines):
+    assert lines_of(value, text) == lines
 
 
 @pytest.mark.parametrize(

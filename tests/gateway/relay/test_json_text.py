@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gateway.relay.json_text import decode, encode, replace_identity
+from gateway.relay.json_text import MAX_DEPTH, decode, encode, replace_identity
 
 
 def test_legal_json_is_read():
@@ -29,10 +29,38 @@ def test_integers_of_any_size_are_written_in_full():
     assert encode({"a": 10**30}) == b'{"a":1000000000000000000000000000000}'
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b'"\xff"', b"nope", b'{"a":1}x'])
+@pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"nope", b'{"a":1}x'])
 def test_what_is_no_json_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"."):
         decode(text)
+
+
+def test_a_byte_that_is_no_utf8_becomes_a_replacement_character():
+    assert decode(b'{"a":"caf\xe9"}') == {"a": "caf\ufffd"}
+
+
+def test_control_characters_may_stand_in_texts():
+    assert decode(b'{"a":"x\ty\nz"}') == {"a": "x\ty\nz"}
+
+
+def test_an_integer_without_end_becomes_null():
+    assert decode(b'{"a":%s,"b":NaN}' % (b"1" * 5_000)) == {"a": None, "b": None}
+
+
+@pytest.mark.parametrize("pair", [b"[]", b'{"a":}'])
+def test_nesting_is_bounded_where_all_that_follows_can_bear_it(pair):
+    opening, closing = pair[:-1], pair[-1:]
+    deepest = opening * MAX_DEPTH + b"1" * (pair != b"[]") + closing * MAX_DEPTH
+    assert json.loads(encode(decode(deepest))) == json.loads(deepest)
+    for more in (1, 100, 800, 5_000):
+        deeper = opening * (MAX_DEPTH + more) + b"1" + closing * (MAX_DEPTH + more)
+        with pytest.raises(ValueError, match=r"deep|recursion"):
+            decode(deeper)
+
+
+def test_wide_is_not_deep():
+    wide = json.dumps([[{}]] * 500).encode()
+    assert decode(wide) == json.loads(wide)
 
 
 class TestReplaceIdentity:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from gateway.relay.sse import (
     DONE,
     MALFORMED,
+    MAX_STRAY_BYTES,
     EventParser,
     EventTooLargeError,
     LineBuffer,
@@ -42,6 +43,11 @@ def parsed(stream: bytes, *, name: bool = False) -> list:
         (b"data: oops\n\n", [MALFORMED]),
         (b'data: {"a"}\n\n', [MALFORMED]),
         (b"data\n\ndata:\n\n", [MALFORMED, MALFORMED]),
+        (b"Data : [1]\n\n [2]\n\n[3]\n\n", [[1], [3]]),
+        (b'data: {\n "a": 1\n}\n\n', [{"a": 1}]),
+        (b'data: "[done]"\n\n', [DONE]),
+        (b'event: end\ndata: {"a":1}\n\n', [{"a": 1}, DONE]),
+        (b"event: done\n\n", [DONE]),
         (b": comment\n\n:\nid: 1\nretry: 5\nnonsense\n\n", []),
         (b'{"error":"x"}\n', [{"error": "x"}]),
         (b"", []),
@@ -69,6 +75,13 @@ def test_between_events_the_parser_is_idle():
     ):
         parser.push_line(line)
         assert parser.is_idle is is_idle
+
+
+def test_the_first_line_that_belongs_to_nothing_is_kept():
+    parser = EventParser()
+    for line in (b": comment", b'data: {"a":1}', b"one: " + b"x" * 9_999, b"two"):
+        parser.push_line(line)
+    assert parser.stray == b"one: " + b"x" * (MAX_STRAY_BYTES - 5)
 
 
 class TestLineBuffer:

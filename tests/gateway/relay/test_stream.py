@@ -149,4 +149,9 @@ def test_a_tidied_choice_is_a_copy():
     assert tidied(choice, keep_usage=False) == {"index": 0, "delta": {}, "finish_reason": None}
     assert tidied(choice, keep_usage=True)["usage"] == counts(1, 1)
     assert choice["finish_reason"] == ""
-    assert tidied(None, keep_usage=False) is None
+
+
+def test_usage_is_taken_out_of_a_delta_too():
+    choice = delta({"content": "a", "usage": counts(1, 1)})["choices"][0]
+    assert tidied(choice, keep_usage=False)["delta"] == {"content": "a"}
+    assert choice["delta"]["usage"] == counts(1, 1)
