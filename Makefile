@@ -58,6 +58,10 @@ test-mlx: environment ## Test against stock mlx_lm.server, in an environment of 
 	@$(BIN)/python -I gateway/supervisor/install.py var/mlx tests/vendors/requirements-mlx.txt
 	@exec $(BIN)/python -m pytest -m long tests/vendors/test_mlx.py
 
+.PHONY: chaos
+chaos: environment ## Kill everything at random under traffic, then reckon the books (SECONDS=600 SEED=)
+	@exec $(BIN)/python -m tests.chaos
+
 .PHONY: check
 check: environment ## All checks that need no running server: format, lint, types, layers, migrations
 	@echo 'format' && $(BIN)/ruff format --check --quiet .

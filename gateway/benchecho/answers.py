@@ -49,6 +49,7 @@ class ChatRequest:
     is_stream: bool
     include_usage: bool
     schema: Json | None = None
+    user: str | None = None
 
 
 class RequestRefusedError(Exception):
@@ -79,6 +80,7 @@ def read_request(body: bytes) -> ChatRequest:
         is_stream=asked.get("stream") is True,
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,
         schema=_schema(asked.get("response_format")),
+        user=user if isinstance(user := asked.get("user"), str) else None,
     )
 
 

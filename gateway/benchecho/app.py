@@ -13,6 +13,7 @@ import orjson
 from gateway.benchecho import answers
 from gateway.benchecho.answers import ChatRequest, RequestRefusedError
 from gateway.benchecho.behaviours import EXAMPLES, NAMED, Behaviour, Fault, behaviour_of
+from gateway.benchecho.journal import NO_JOURNAL, Journal, Progress, journal_of_environment
 from gateway.benchecho.stats import Stats
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
@@ -109,6 +110,7 @@ class Benchecho:
     """The application; its only state is its statistics."""
 
     stats: Stats
+    journal: Journal = NO_JOURNAL
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -150,12 +152,15 @@ class Benchecho:
         counts = self.stats.counts_of(request.model)
         for count in counts:
             count.requests += 1
+        progress, is_finished = Progress(), False
         try:
-            is_finished = await _answer(client, request, behaviour)
+            is_finished = await _answer(client, request, behaviour, progress)
         except ClientGoneError:
             for count in counts:
                 count.abandoned += 1
             return
+        finally:
+            self.journal.note(request, progress, is_finished=is_finished)
         for count in counts:
             count.finished += is_finished
             count.failed += not is_finished
@@ -164,7 +169,9 @@ class Benchecho:
                 count.completion_tokens += answers.count_completion_tokens(behaviour)
 
 
-async def _answer(client: Client, request: ChatRequest, behaviour: Behaviour) -> bool:
+async def _answer(
+    client: Client, request: ChatRequest, behaviour: Behaviour, progress: Progress
+) -> bool:
     """Return whether the client got a whole completion."""
     fault = behaviour.fault
     if fault is Fault.NEVER:
@@ -178,13 +185,14 @@ async def _answer(client: Client, request: ChatRequest, behaviour: Behaviour) ->
     if fault is Fault.ERROR_200:
         await _answer_error_200(client, request)
         return False
+    if request.is_stream and fault is not Fault.JSON_AS_STREAM:
+        return await _answer_stream(client, request, behaviour, progress)
+    progress.completion_tokens = answers.count_completion_tokens(behaviour)
     if not request.is_stream:
         return await _answer_whole(client, request, behaviour)
-    if fault is Fault.JSON_AS_STREAM:
-        await client.start(200, EVENT_STREAM)
-        await client.write(answers.completion(request, behaviour), is_last=True)
-        return True
-    return await _answer_stream(client, request, behaviour)
+    await client.start(200, EVENT_STREAM)
+    await client.write(answers.completion(request, behaviour), is_last=True)
+    return True
 
 
 async def _answer_error_200(client: Client, request: ChatRequest) -> None:
@@ -205,7 +213,10 @@ async def _answer_whole(client: Client, request: ChatRequest, behaviour: Behavio
     return False
 
 
-async def _answer_stream(client: Client, request: ChatRequest, behaviour: Behaviour) -> bool:
+async def _answer_stream(
+    client: Client, request: ChatRequest, behaviour: Behaviour, progress: Progress
+) -> bool:
+    whole_tokens = answers.count_completion_tokens(behaviour)
     opening, paced, ending = answers.events(request, behaviour)
     if behaviour.fault is Fault.CUT:
         paced = paced[: len(paced) // 2]
@@ -214,6 +225,8 @@ async def _answer_stream(client: Client, request: ChatRequest, behaviour: Behavi
     for event in paced:
         if behaviour.chunk_delay_ms:
             await client.wait(behaviour.chunk_delay_ms)
+        tokens = progress.completion_tokens + answers.TOKENS_PER_REPETITION
+        progress.completion_tokens = min(tokens, whole_tokens)
         await client.write(event)
     if behaviour.fault is Fault.CUT:
         return False  # an answer left open makes the server close the connection
@@ -242,4 +255,4 @@ def _unknown_model(model: str) -> bytes:
     return answers.error(words, "invalid_request_error", code="model_not_found", param="model")
 
 
-application = Benchecho(Stats())
+application = Benchecho(Stats(), journal_of_environment())
