@@ -117,9 +117,7 @@ class Settling:
         self._runtime.recorder.put(spoken(accepted, attempts, sent))
 
     def leave(self) -> None:
-        grant = self._accepted.grant
-        if grant.slot is not None:
-            self._runtime.background.start(self._runtime.limiter.give_back(grant), "slot")
+        self._runtime.limiter.give_back(self._accepted.grant)
 
     def cost_headers(self) -> Headers:
         if self._cost_nanos is None:

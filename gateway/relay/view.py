@@ -117,7 +117,7 @@ class _Admission:
         try:
             return await self._hold(principal, request, model, routes, price)
         except BaseException:
-            await self._runtime.limiter.give_back(self._grant)
+            self._runtime.limiter.give_back(self._grant)
             raise
 
     def _terms(self, principal: Principal) -> Terms | None:

@@ -13,8 +13,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-import redis.asyncio as redis
-
+from gateway.runtime.redis_batches import FAILURES, RedisBatches, Script
 from keys.principals import Principal
 
 logger = logging.getLogger(__name__)
@@ -22,14 +21,13 @@ logger = logging.getLogger(__name__)
 WINDOW_MS = 60_000
 LEASE_MS = 30_000
 RENEW_EVERY_S = 10.0
-REDIS_TIMEOUT_S = 0.25
 REDIS_PAUSE_S = 1.0  # after a failure Redis is left alone this long
 SLOT_RETRY_MS = 1_000
 
 # Room is needed in every pair of KEYS, a minute and slots; only then is it taken in each.
 # Answers {which pair refused, which of its limits: see LIMIT_NAMES, requests left, ms until its
 # window moves}, or {0, 0} and of each pair the requests left and the ms.
-TAKE = """
+TAKE = Script("""
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local id, lease = ARGV[1], tonumber(ARGV[2])
@@ -62,14 +60,14 @@ for pair = 1, #KEYS / 2 do
   end
 end
 return answer
-"""
+""")
 
-RENEW = """
+RENEW = Script("""
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('ZADD', KEYS[1], 'XX', now + tonumber(ARGV[2]), ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-"""
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +156,7 @@ class _Local:
 
 class Limiter:
     def __init__(self, url: str, processes: int) -> None:
-        self._redis = redis.Redis.from_url(
-            url,
-            socket_timeout=REDIS_TIMEOUT_S,
-            socket_connect_timeout=REDIS_TIMEOUT_S,
-            retry_on_timeout=False,
-            protocol=2,
-        )
-        self._take = self._redis.register_script(TAKE)
-        self._renew = self._redis.register_script(RENEW)
+        self._redis = RedisBatches(url)
         self._processes = max(1, processes)
         self._local: dict[str, _Local] = {}
         self._leases: dict[tuple[str, str], None] = {}
@@ -182,7 +172,7 @@ class Limiter:
             return grant
         try:
             grant = await self._take_shared(wanted, request_id)
-        except (redis.RedisError, OSError) as error:
+        except FAILURES as error:
             self._redis_failed(error)
             self._put_back(wanted, request_id)
             return self._take_local(wanted, request_id, self._processes)
@@ -193,7 +183,8 @@ class Limiter:
             self._put_back(wanted, request_id)
         return grant
 
-    async def give_back(self, grant: Grant) -> None:
+    def give_back(self, grant: Grant) -> None:
+        """Free its slots, here at once. Where Redis does not hear of it, its leases end there."""
         if grant.slot is None:
             return
         for allowance in grant.taken:
@@ -202,34 +193,30 @@ class Limiter:
             if local is not None:
                 local.slots.discard(grant.slot)
         if time.monotonic() < self._away_until_s:
-            return  # its leases end by themselves
-        try:
-            async with self._redis.pipeline(transaction=False) as pipe:
-                for allowance in grant.taken:
-                    pipe.zrem(_slots_name(allowance.name), grant.slot)
-                await pipe.execute()
-        except (redis.RedisError, OSError) as error:
-            self._redis_failed(error)
+            return
+        for allowance in grant.taken:
+            self._redis.send("ZREM", _slots_name(allowance.name), grant.slot)
 
     async def renew(self) -> None:
         """Keep the leases of running requests: called every `RENEW_EVERY_S`."""
         self._forget_idle()
         for name, slot in list(self._leases):
             try:
-                await self._renew(keys=[_slots_name(name)], args=[slot, LEASE_MS])
-            except (redis.RedisError, OSError) as error:
+                await self._redis.run(RENEW, [_slots_name(name)], [slot, LEASE_MS])
+            except FAILURES as error:
                 self._redis_failed(error)
                 return
 
     async def close(self) -> None:
-        await self._redis.aclose()
+        await self._redis.close()
 
     async def _take_shared(self, wanted: tuple[Allowance, ...], request_id: str) -> Grant:
         names = [(_minute_name(one.name), _slots_name(one.name)) for one in wanted]
         sizes = [(one.per_minute or 0, one.at_once or 0) for one in wanted]
-        refused, exceeded, *rooms = await self._take(
-            keys=[name for pair in names for name in pair],
-            args=[request_id, LEASE_MS, *(size for pair in sizes for size in pair)],
+        refused, exceeded, *rooms = await self._redis.run(
+            TAKE,
+            [name for pair in names for name in pair],
+            [request_id, LEASE_MS, *(size for pair in sizes for size in pair)],
         )
         if self.is_redis_away:
             logger.warning("Redis answers again; limits are shared")
