@@ -192,6 +192,8 @@ def _missing(raw: Any) -> UsageReading:
 
 
 def _count(value: Any) -> int | None:
+    if value is None:
+        return None
     if isinstance(value, str):
         text = value.strip()
         if len(text) > MAX_DIGITS or not (text.isascii() and text.isdigit()):

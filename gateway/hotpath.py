@@ -5,17 +5,17 @@ the middleware chain; DRF adds negotiation and a rendered response. Together the
 times what the relay itself does (docs/performance.md), and their work concerns pages. So:
 
 - the body is read here, against a bound, and a too large one is refused before it is read;
-- the view is called directly, with a plain ASGIRequest, and hands back an exchange or an error;
+- the view is called directly, with a request that parses nothing ahead, and hands back an
+  exchange or an error;
 - the exchange writes to the server's own `send`, which is also what slows a vendor down for a
   slow client: nothing is queued between the two sockets.
 
 Everything else of the site is ordinary Django.
 """
 
-import io
 from typing import Any
 
-from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
 
 from gateway import errors
 from gateway.errors import ApiError
@@ -34,6 +34,16 @@ class _ClientLeft(Exception):  # an event, not an error
     """The client was gone before its request had arrived."""
 
 
+class RelayRequest(HttpRequest):
+    """Scope and body. Django's own parses query, cookies and every header before it is asked."""
+
+    def __init__(self, scope: dict[str, Any], body: bytes) -> None:
+        self.scope = scope
+        self.method = scope["method"]
+        self.path = self.path_info = scope["path"]
+        self._body = body
+
+
 class HotPath:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -48,9 +58,7 @@ class HotPath:
             return
         view = ChatCompletionsView()
         view.runtime = self._runtime
-        request = ASGIRequest(scope, io.BytesIO(body))
-        request._body = body  # noqa: SLF001  # read once, here, against our own bound
-        relayed = await view.dispatch(request)
+        relayed = await view.dispatch(RelayRequest(scope, body))
         if isinstance(relayed.outcome, Accepted):
             exchange = Exchange(self._runtime, relayed.outcome, relayed.headers)
             await exchange.answer(send, receive)

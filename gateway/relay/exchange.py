@@ -34,6 +34,7 @@ from gateway.upstream import errors as upstream_errors
 logger = logging.getLogger(__name__)
 
 CLIENT_STALL_S = 60.0  # a client that takes no byte for this long has left
+WATCH_AFTER_S = 0.1  # most answers are over by then, and need no task that looks for the client
 CHECKPOINT_S = 3.0
 DRAIN_S = 120.0  # how long a vendor's answer is read on for a client that has left
 RELEASE_S = 1.0  # how long a finished answer may take to end its connection in order
@@ -79,6 +80,7 @@ class Exchange:
         self._last_sent_s = self._loop.time()
         self._task = asyncio.current_task()
         self._timer: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._checkpoint_at_s = 0.0
         self._drain_until_s: float | None = None
         self._kept = Capture(ANSWER_BYTES_MAX) if accepted.claim is not None else None
@@ -86,7 +88,7 @@ class Exchange:
     async def answer(self, send: Send, receive: Receive) -> None:
         """Forward, answer, settle, record. Raises nothing but the server's own cancellation."""
         self._send = send
-        watch = self._loop.create_task(self._watch_client(receive))
+        watch = self._loop.call_later(WATCH_AFTER_S, self._watch, receive)
         if self._accepted.request.stream:
             self._timer = self._loop.call_later(settings.HEARTBEAT_S, self._beat)
         try:
@@ -100,6 +102,8 @@ class Exchange:
             if self._timer is not None:
                 self._timer.cancel()
             watch.cancel()
+            if self._watcher is not None:
+                self._watcher.cancel()
             if self._response is not None:
                 self._response.abort()
             self._settling.leave()
@@ -296,6 +300,9 @@ class Exchange:
         if self._is_client_gone:
             return
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def _watch(self, receive: Receive) -> None:
+        self._watcher = self._loop.create_task(self._watch_client(receive))
 
     async def _watch_client(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

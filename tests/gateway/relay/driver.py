@@ -134,7 +134,7 @@ class Stage:
         self.limiter = SimpleNamespace(give_back=self._give_back)
         self._upstreams: dict[VendorAccess, Upstream] = {}
 
-    async def _give_back(self, grant: Grant) -> None:
+    def _give_back(self, grant: Grant) -> None:
         self.given_back.append(grant.slot)
 
     def upstream(self, vendor: VendorAccess) -> Upstream:
