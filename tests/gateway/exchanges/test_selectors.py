@@ -140,6 +140,24 @@ def test_a_period_narrows(maker) -> None:
     assert ids(list_exchanges(tenant, ExchangeFilters(until=now - hour))) == []
 
 
+def test_days_add_up_to_their_range(maker) -> None:
+    """Half-open: midnight is the new day's, the last moment the old one's, none twice or never."""
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    day, tick = timedelta(days=1), timedelta(milliseconds=1)
+    moments = [midnight - day, midnight - tick, midnight]
+    made = [
+        maker.held(exchange_id=first_id_at(moment), created_at=moment).exchange_id
+        for moment in moments
+    ]
+
+    def within(since: datetime, until: datetime) -> list:
+        return ids(list_exchanges(maker.tenant.pk, ExchangeFilters(since=since, until=until)))
+
+    first, second = within(midnight - day, midnight), within(midnight, midnight + day)
+    assert (first, second) == ([made[1], made[0]], [made[2]])
+    assert within(midnight - day, midnight + day) == second + first
+
+
 def test_ids_carry_their_time() -> None:
     before = datetime.now(UTC)
     exchange_id = new_exchange_id()
