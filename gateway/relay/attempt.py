@@ -5,7 +5,7 @@ from typing import Any
 from gateway.exchanges.masking import DOTS, mask_text
 from gateway.relay.answer import AnswerRelay
 from gateway.relay.capture import Capture
-from gateway.relay.failures import Fault
+from gateway.relay.failures import Fault, without_secret
 from gateway.relay.headers import Headers
 from gateway.runtime.snapshot import RouteTo
 
@@ -13,7 +13,6 @@ PATH = "/chat/completions"
 KEPT_HEADERS = (b"content-type", b"content-encoding")
 MILLISECONDS = 1_000
 MESSAGE_CHARS = 500
-SECRET_CHARS_MIN = 8  # a shorter credential is no secret, and would blot out words
 
 
 class Attempt:
@@ -67,9 +66,7 @@ class Attempt:
         return {name: value for name, value in said.items() if value is not None and value != ""}
 
     def _vendors_words(self, message: str) -> str:
-        credential = self.route.vendor.credential
-        if len(credential) >= SECRET_CHARS_MIN:
-            message = message.replace(credential, DOTS)
+        message = without_secret(message, self.route.vendor.credential, DOTS)
         return mask_text(message[:MESSAGE_CHARS])
 
     def kept_head(self) -> dict[str, Any]:

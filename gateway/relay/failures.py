@@ -14,6 +14,7 @@ from gateway.errors import ApiError
 MAX_STAFF_MESSAGE_CHARS = 2000
 MAX_CLIENT_MESSAGE_CHARS = 300
 MAX_RETRY_AFTER_S = 3600
+SECRET_CHARS_MIN = 8  # a shorter credential is no secret, and would blot out words
 MAX_DETAILS = 5
 """Of the places that a vendor finds wrong in a request; each is bounded with the whole message."""
 
@@ -302,8 +303,14 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
 
 
 def clean(text: str, hidden: Mapping[str, str]) -> str:
-    """Return a vendor's words without URLs, addresses, secrets, markup and hidden words."""
-    text = _CONTROLS.sub(" ", text[:MAX_STAFF_MESSAGE_CHARS])
+    """Return a vendor's words without URLs, addresses, secrets, markup and hidden words.
+
+    Hidden words that are long enough to be secrets go first and wherever they stand; shorter ones
+    are names, and part of other words.
+    """
+    text = _URL.sub("[address]", _CONTROLS.sub(" ", _cut(text)))
+    for word in hidden:
+        text = without_secret(text, word, hidden[word])
     text = _URL.sub("[address]", _MARKUP.sub(" ", text))
     text = _SECRET.sub("[key]", _ADDRESS.sub("[address]", text))
     words = sorted((word for word in hidden if word), key=len, reverse=True)
@@ -316,6 +323,21 @@ def clean(text: str, hidden: Mapping[str, str]) -> str:
     if len(text) > MAX_CLIENT_MESSAGE_CHARS:
         text = text[: MAX_CLIENT_MESSAGE_CHARS - 1] + "…"
     return text
+
+
+def without_secret(text: str, secret: str, shown: str) -> str:
+    """Return the text with `shown` for the secret wherever it stands, in any case."""
+    if len(secret) < SECRET_CHARS_MIN:
+        return text
+    return re.sub(re.escape(secret), lambda _: shown, text, flags=re.IGNORECASE)
+
+
+def _cut(text: str) -> str:
+    """Bounded, and without the word that the bound goes through: it may be half a secret."""
+    if len(text) <= MAX_STAFF_MESSAGE_CHARS:
+        return text
+    whole_words, _, _ = text[:MAX_STAFF_MESSAGE_CHARS].rpartition(" ")
+    return whole_words
 
 
 def storable(text: str, limit_chars: int) -> str:
@@ -367,12 +389,12 @@ def _refusal(status: int, said: VendorError, hidden: Mapping[str, str]) -> ApiEr
         message += "."
     code = said.code if said.code and _CODE.fullmatch(said.code) else None
     code = None if code is None or code.isdigit() else code
-    is_known_param = said.param is not None and _PARAM.fullmatch(said.param)
+    param = said.param if said.param and _PARAM.fullmatch(said.param) else None
     return errors.refused_by_upstream(
         status,
         message,
-        code=clean(code, hidden) if code else "invalid_value",
-        param=said.param if is_known_param else None,
+        code=code if code and clean(code, hidden) == code else "invalid_value",
+        param=param if param and clean(param, hidden) == param else None,
     )
 
 

@@ -12,8 +12,9 @@ from uuid import UUID
 from gateway.exchanges.masking import DOTS
 from gateway.exchanges.record import AnswerLeg, ClientLeg, Legs, Row, VendorLeg, transcript_row
 from gateway.relay.accepted import Accepted
-from gateway.relay.attempt import PATH, SECRET_CHARS_MIN, Attempt
+from gateway.relay.attempt import PATH, Attempt
 from gateway.relay.capture import Capture, unpack
+from gateway.relay.failures import SECRET_CHARS_MIN
 from gateway.relay.headers import Headers
 
 METHOD = "POST"

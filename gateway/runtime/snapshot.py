@@ -123,7 +123,6 @@ def load_snapshot() -> Snapshot:
 def access_of(vendor: Vendor) -> VendorAccess:
     cached = {CachedTokens.AUTO: None, CachedTokens.INSIDE: False, CachedTokens.BESIDE: True}
     credential = vendor.credential.strip()
-    host = urlsplit(vendor.base_url).netloc
     return VendorAccess(
         id=vendor.pk,
         name=vendor.name,
@@ -147,8 +146,18 @@ def access_of(vendor: Vendor) -> VendorAccess:
         cached_beside=cached[CachedTokens(vendor.cached_tokens)],
         accepts_stream_options=vendor.accepts_stream_options,
         request_headers=_request_headers(credential),
-        hidden_words=tuple(filter(None, (vendor.name, vendor.base_url, host, credential))),
+        hidden_words=tuple(dict.fromkeys(_hidden_words(vendor, credential))),
     )
+
+
+def _hidden_words(vendor: Vendor, credential: str) -> Iterator[str]:
+    """The vendor's names: its own, its address, its host, and the domain that this belongs to."""
+    parts = urlsplit(vendor.base_url)
+    host = parts.hostname or ""
+    yield from filter(None, (vendor.name, vendor.base_url, parts.netloc, host, credential))
+    domain = host.partition(".")[2]
+    if "." in domain and not domain.replace(".", "").isdigit():
+        yield domain
 
 
 def _request_headers(credential: str) -> tuple[tuple[bytes, bytes], ...]:

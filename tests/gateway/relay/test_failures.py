@@ -151,6 +151,14 @@ def test_what_a_client_can_cause_says_nothing_of_a_route() -> None:
         assert failure_of_fault(fault, request_sent=True).blame is Blame.UNKNOWN
 
 
+@pytest.mark.parametrize("place", ["code", "param", "message"])
+def test_no_part_of_a_refusal_names_the_vendor(place):
+    said = VendorError(**{"message": "no", place: "acme-42"})
+    error = failure_of_status(422, said, retry_after_s=None, hidden=HIDDEN).error
+    assert b"acme" not in error.body()
+    assert error.code == "invalid_value"
+
+
 def test_what_staff_read_can_be_stored():
     failure = failed(500, "a\x00b\ud83d")
     assert failure.vendor_message == "ab?"
@@ -280,6 +288,22 @@ class TestClean:
     )
     def test_nothing_private_is_left(self, text, cleaned):
         assert clean(text, HIDDEN) == cleaned
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "the header was Authorization:vk-canary-0001",
+            "{'headers': {'x-key': 'Xvk-canary-0001x'}}",
+            "VK-CANARY-0001 is not known",
+            "<b>vk-canary-0001</b>",
+            "vk-canary-0001" * 200,
+            "word " * 398 + "vk-canary-0001",
+            "<i>" * 663 + " vk-canary-0001",
+        ],
+    )
+    def test_our_credential_is_left_nowhere(self, text):
+        assert "canary" not in clean(text, {"vk-canary-0001": "[provider]"}).lower()
+        assert "vk-c" not in clean(text, {"vk-canary-0001": "[provider]"}).lower()
 
     def test_it_is_short(self):
         cleaned = clean("word " * 1000, {})
