@@ -39,6 +39,7 @@ app.conf.update(
             "schedule": 300.0,
             "options": {"expires": 300},
         },
+        "forget-transcripts": {"task": "gateway.forget_transcripts", "schedule": 6 * 3600.0},
         "forget": {"task": "gateway.forget", "schedule": 600.0},
         "audit": {
             "task": "gateway.audit",

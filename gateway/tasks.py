@@ -4,6 +4,7 @@ from typing import Final
 from uuid import UUID
 
 from celery import shared_task
+from django.utils import timezone
 
 from billing import sweeps
 from billing.audit import audit_and_keep
@@ -48,6 +49,11 @@ def recheck_vendors() -> None:
 @shared_task(name="gateway.forget")
 def forget() -> None:
     forgetting.forget_idempotent_answers()
+
+
+@shared_task(name="gateway.forget_transcripts")
+def forget_transcripts() -> None:
+    forgetting.forget_transcripts(timezone.now())
 
 
 @shared_task(name="gateway.close_months", soft_time_limit=CLOSE_S, time_limit=CLOSE_S + SPARE_S)

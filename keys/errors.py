@@ -9,6 +9,10 @@ class KeyNotFound(KeysError):
     """No such key in this tenant."""
 
 
+class BadTranscriptChoice(KeysError):
+    """No such policy, or days outside the bounds."""
+
+
 class BadKeyRequest(KeysError):
     """A field of a key cannot be what was asked; `field` says which."""
 

@@ -64,6 +64,7 @@ class Tenant(models.Model):
     transcript_policy = models.CharField(
         max_length=16, choices=TranscriptPolicy, default=TranscriptPolicy.CONTENT
     )
+    transcript_days = models.PositiveSmallIntegerField(default=30)
     created_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
@@ -78,6 +79,7 @@ class Role(models.TextChoices):
     VIEWER = "viewer"
 
 
+MAY_SET_TRANSCRIPTS = frozenset({Role.OWNER, Role.ADMIN})
 MAY_MANAGE_KEYS = frozenset({Role.OWNER, Role.ADMIN, Role.DEVELOPER})
 MAY_SEE_INVOICES = frozenset({Role.OWNER, Role.ADMIN, Role.BILLING})
 
@@ -160,6 +162,7 @@ class AuditAction(models.TextChoices):
     TENANT_CREATED = "tenant:created"
     TENANT_SUSPENDED = "tenant:suspended"
     TENANT_TIME_ZONE_SET = "tenant:time-zone-set"
+    TENANT_TRANSCRIPTS_SET = "tenant:transcripts-set"
     USER_CREATED = "user:created"
     USER_MADE_STAFF = "user:made-staff"
     MEMBER_ADDED = "member:added"

@@ -117,6 +117,7 @@ def _tenant_nav(place: Place) -> list[NavItem]:
             reverse("messages"),
             cache(lambda: unread_count(place)),
         ),
+        NavItem("transcripts", "Transcripts", "lock", reverse("transcripts")),
     ]
 
 

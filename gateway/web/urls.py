@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from gateway.web import keys, messages, session, staff
+from gateway.web import keys, messages, session, staff, transcripts
 from gateway.web.requests import detail
 from gateway.web.requests import list as requests
 
@@ -22,5 +22,6 @@ urlpatterns = [
     path("messages", messages.index, name="messages"),
     path("messages/<int:message_id>/read", messages.read, name="messages-read"),
     path("messages/<int:message_id>/archive", messages.archive, name="messages-archive"),
+    path("transcripts", transcripts.index, name="transcripts"),
     path("staff", staff.index, name="staff"),
 ]
