@@ -159,12 +159,14 @@ class Client:
         self.body = b""
         self.is_ended = False
         self.leaves = asyncio.Event()
+        self.is_missed = asyncio.Event()
         self.takes = asyncio.Event()
         self.takes.set()
         self.moved = asyncio.Event()
 
     async def receive(self) -> dict[str, Any]:
         await self.leaves.wait()
+        self.is_missed.set()
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:

@@ -163,6 +163,7 @@ def test_a_vendor_that_bills_anyway_is_read_to_its_end() -> None:
     async def act(task, client: Client, stage: Stage, vendor: Vendor) -> None:
         await client.has(b"Hel")
         client.leaves.set()
+        await client.is_missed.wait()
         await asyncio.sleep(0)
         go.set()
         await task
@@ -322,6 +323,7 @@ def test_a_client_that_leaves_while_a_failure_is_settled_changes_nothing() -> No
             )
             await stage.settlements.asked.wait()
             client.leaves.set()
+            await client.is_missed.wait()
             for _ in range(5):
                 await asyncio.sleep(0)
             answer.set_result((0, "settled"))
