@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from billing.ids import new_exchange_id
-from billing.models import Account, Price
+from billing.models import Account, Exchange, Price
 from billing.money import NANOS_PER_UNIT
 from billing.wallets import open_wallet, top_up
 from keys.models import Tenant
@@ -94,15 +94,18 @@ def fill(exchanges: int, say: Callable[[int], object]) -> None:
 
 def bytes_per_exchange() -> dict[str, tuple[int, int]]:
     """Bytes of rows and of indexes, by table, for each exchange that is stored."""
+    count = max(Exchange.objects.count(), 1)
+    return {table: (rows // count, indexes // count) for table, (rows, indexes) in sizes().items()}
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Bytes of rows and of indexes, by table, with what is dead and not yet vacuumed."""
+    found = {}
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM billing_exchange")
-        count = max(int(cursor.fetchone()[0]), 1)
-        sizes = {}
         for table in _TABLES:
             cursor.execute(_SIZES, [table])
-            rows, indexes = cursor.fetchone()
-            sizes[table] = (rows // count, indexes // count)
-    return sizes
+            found[table] = cursor.fetchone()
+    return found
 
 
 def _tenant() -> Tenant:

@@ -50,7 +50,7 @@ class Vendor(models.Model):
     total_timeout_ms = models.PositiveIntegerField(default=600_000)
     max_connections = models.PositiveIntegerField(default=1_000)
     keep_alive_ms = models.PositiveIntegerField(default=4_000)
-    breaker_failures = models.PositiveIntegerField(default=5)
+    breaker_failures = models.PositiveIntegerField(default=10)
     breaker_percent = models.PositiveSmallIntegerField(default=50)
     breaker_window_ms = models.PositiveIntegerField(default=30_000)
     breaker_pause_ms = models.PositiveIntegerField(default=10_000)

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='vendor',
             name='breaker_failures',
-            field=models.PositiveIntegerField(default=5),
+            field=models.PositiveIntegerField(default=10),
         ),
         migrations.AddField(
             model_name='vendor',

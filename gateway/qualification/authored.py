@@ -6,7 +6,7 @@ JsonObject = dict[str, Any]
 
 ANSWER_TOKENS: Final = 128
 SHORT_ANSWER_TOKENS: Final = 16
-ENDLESS_ANSWER_TOKENS: Final = 512
+ENDLESS_ANSWER_TOKENS: Final = 2_048
 LONG_INPUT_WORDS: Final = 3_000
 
 ARITHMETIC: Final = "Compute 2+2. Answer briefly."

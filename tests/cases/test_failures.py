@@ -497,16 +497,19 @@ def test_e11_a_slow_reader_slows_the_vendor_and_takes_no_memory(stage) -> None:
     case = BY_ID["E11"]
     caller = stage.caller(case)
     pid = stage.gateway_pid
-    before = resident_bytes(pid)
-    with reading_slowly(case, caller) as client:
-        assert client.recv(64).startswith(b"HTTP/1.1 200")
-        (call,) = until(lambda: stage.vendor.heard(case.model))
-        until(lambda: is_stuck(call))
-        assert call.sent_bytes < FLOOD_BYTES / 2
-        assert resident_bytes(pid) - before < 20 * MEGABYTE
-    until(call.left.is_set)
-    row = until(Exchange.objects.filter(tenant_id=caller.tenant.pk).exclude(state="open").first)
-    assert row.status_code == 200
+    resident = []
+    for times in (1, 2):  # the first one brings what a gateway reads from disk once
+        with reading_slowly(case, caller) as client:
+            assert client.recv(64).startswith(b"HTTP/1.1 200")
+            call = until(lambda times=times: stage.vendor.heard(case.model)[times - 1 :])[0]
+            until(lambda call=call: is_stuck(call))
+            assert call.sent_bytes < FLOOD_BYTES / 2
+            resident.append(resident_bytes(pid))
+        until(call.left.is_set)
+        ended = Exchange.objects.filter(tenant_id=caller.tenant.pk).exclude(state="open")
+        until(lambda times=times, ended=ended: ended.count() == times)
+    assert resident[1] - resident[0] < 20 * MEGABYTE
+    assert set(ended.values_list("status_code", flat=True)) == {200}
 
 
 @contextlib.contextmanager

@@ -187,7 +187,7 @@ PLAYED = [
         id="C47",
         rule="errors under 200 are a failure",
         sends=whole({"errors": [{"title": "Not Found"}]}),
-        gets=Gets(status=502, error="upstream_failed_mid_response"),
+        gets=Gets(status=502, error="upstream_unavailable"),
         pays=NOTHING,
     ),
     Case(

@@ -38,7 +38,15 @@ from billing.models import (
 from billing.processes import SWEEP_PROCESS
 from billing.usage import Usage
 from gateway.celery import app
-from gateway.models import IdempotentRequest, Model, Qualification, Route, Vendor, VendorCheck
+from gateway.models import (
+    IdempotentRequest,
+    Model,
+    Qualification,
+    Route,
+    Transcript,
+    Vendor,
+    VendorCheck,
+)
 from tests.billing.acts import settle
 from tests.gateway.exchanges.made import FIXED_ANSWER, a_stream
 from tests.gateway.exchanges.uncounted import Ground
@@ -73,6 +81,9 @@ class Books(Ground):
             body_sha256=b"0" * 32,
             exchange_id=new_exchange_id(),
             created_at=timezone.now() - timedelta(days=2),
+        )
+        Transcript.objects.create(
+            tenant_id=self.tenant.pk, exchange_id=id_at(timezone.now() - timedelta(days=800))
         )
 
     def set_limit(self) -> None:
@@ -142,6 +153,9 @@ CASES = {
     ),
     "gateway.recheck_vendors": Case(lambda _books: VendorCheck.objects.exists()),
     "gateway.forget": Case(lambda _books: not IdempotentRequest.objects.exists()),
+    "gateway.forget_transcripts": Case(
+        lambda books: not Transcript.objects.filter(tenant_id=books.tenant.pk).exists()
+    ),
     "gateway.close_months": Case(
         lambda books: Invoice.objects.filter(tenant=books.tenant).exists(), moment=_in_mid_month
     ),

@@ -27,6 +27,11 @@ def test_llama_qualifies_with_the_figures_of_the_first_report(tiny_gguf, tmp_pat
     report = json.loads(out.read_text())
     checks = {check["id"]: check for check in report["checks"]}
     passed = dict.fromkeys(checks, True) | dict.fromkeys(UNDECIDED)
+    stopped = checks["cancel"].get("observed", {}).get("stopped_after_ms")
+    if stopped is None:  # on a machine so busy that the answer was over before its stop was seen
+        passed["cancel"] = None
+    else:
+        assert stopped < 1_000
     assert {name: check["passed"] for name, check in checks.items()} == passed
     figures = {
         name: (usage["prompt_tokens"], usage["completion_tokens"])
@@ -34,7 +39,6 @@ def test_llama_qualifies_with_the_figures_of_the_first_report(tiny_gguf, tmp_pat
         if (usage := checks[name]["response"]["usage"])
     }
     assert figures == {"arithmetic": (21, 2), "json": (34, 10)}
-    assert checks["cancel"]["observed"]["stopped_after_ms"] < 1_000
     assert (report["runtime"], report["owned_server_stopped"]) == ("llama.cpp", True)
     assert not is_up(f"http://127.0.0.1:{port}/health")
     vendor.refresh_from_db()

@@ -62,7 +62,7 @@ def test_smallest_file_takes_every_default():
             total_timeout_ms=600_000,
             max_connections=1_000,
             keep_alive_ms=4_000,
-            breaker_failures=5,
+            breaker_failures=10,
             breaker_percent=50,
             breaker_window_ms=30_000,
             breaker_pause_ms=10_000,

@@ -207,8 +207,9 @@ def test_without_postgresql_a_question_is_refused_soon_and_answered_soon_after(
 
 
 def test_connections_that_broke_unnoticed_are_not_handed_out(
-    running: Running, proxy: Proxy, world
+    running: Running, proxy: Proxy, world, monkeypatch
 ) -> None:
+    monkeypatch.setattr(running.runtime.pool, "timeout", PATIENCE_S)
     created = world.key(world.tenant())
     authenticate = running.runtime.principals.authenticate
     running.do(authenticate, created.secret)

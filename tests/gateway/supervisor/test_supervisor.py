@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from tests.gateway.supervisor.conftest import LAST_LINE, Run
+from tests.stack import until
 
 ENDED_WITHIN_SECONDS = 10.0
 NAMES = ["PostgreSQL", "Valkey", "benchecho", "gateway-1", "gateway-2", "worker", "beat"]
@@ -162,7 +163,7 @@ def test_a_killed_run_is_made_up_for_and_a_signal_ends_the_next_in_time(project,
     with project.run(tmp_path / "var") as second:
         second.read_until(LAST_LINE)
         after = second.ready()
-        assert gone([*before["pids"].values()])
+        until(lambda: gone([*before["pids"].values()]))
         for name in ("database_url", "redis_url", "benchecho_url"):
             assert after[name] == before[name]
         with redis.Redis.from_url(after["redis_url"]) as client:
