@@ -4,7 +4,7 @@ Django's ASGI handler runs each request through a thread-sensitive context, requ
 the middleware chain; DRF adds negotiation and a rendered response. Together they cost several
 times what the relay itself does (docs/performance.md), and their work concerns pages. So:
 
-- the body is read here, against a bound, and a too large one is refused before it is read;
+- the body is read here, against a bound; of a too large one nothing is kept;
 - the view is called directly, with a request that parses nothing ahead, and hands back an
   exchange or an error;
 - the exchange writes to the server's own `send`, which is also what slows a vendor down for a
@@ -13,6 +13,7 @@ times what the relay itself does (docs/performance.md), and their work concerns 
 Everything else of the site is ordinary Django.
 """
 
+import asyncio
 from typing import Any
 
 from django.http import HttpRequest
@@ -28,6 +29,7 @@ from gateway.relay.view import ChatCompletionsView
 from gateway.runtime.process import Runtime
 
 PATH = "/v1/chat/completions"
+DROPPED_SECONDS = 5.0
 
 
 class _ClientLeft(Exception):  # an event, not an error
@@ -52,6 +54,7 @@ class HotPath:
         try:
             body = await _read_body(scope, receive)
         except ApiError as error:
+            await _drop_rest(scope, receive)
             await _send_error(send, error, [])
             return
         except _ClientLeft:
@@ -86,6 +89,25 @@ async def _read_body(scope: dict[str, Any], receive: Receive) -> bytes:
         chunks.append(chunk)
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def _drop_rest(scope: dict[str, Any], receive: Receive) -> None:
+    """Reads on within bounds: many clients and proxies look for no answer while they write.
+
+    Who asked whether to write at all (`Expect: 100-continue`) is told by the answer.
+    """
+    if any(name == b"expect" for name, _ in scope["headers"]):
+        return
+    dropped_bytes = 0
+    try:
+        async with asyncio.timeout(DROPPED_SECONDS):
+            while dropped_bytes <= MAX_BODY_BYTES:
+                message = await receive()
+                dropped_bytes += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
 
 
 async def _send_error(send: Send, error: ApiError, headers: Headers) -> None:

@@ -19,7 +19,7 @@ class Client:
         self.sent: list[dict[str, Any]] = []
 
     async def receive(self) -> dict[str, Any]:
-        return self._messages.pop(0)
+        return self._messages.pop(0) if self._messages else await asyncio.Event().wait()
 
     async def send(self, message: dict[str, Any]) -> None:
         self.sent.append(message)
@@ -62,19 +62,33 @@ def test_a_body_comes_in_one_piece_or_many() -> None:
     assert read(Client({"type": "http.request"})) == b""
 
 
-def test_a_body_that_says_that_it_is_too_large_is_not_read(ten_bytes) -> None:
-    client = Client(piece(b"0" * 11))
+def test_a_body_that_is_too_large_is_written_to_its_end_before_it_is_answered(ten_bytes) -> None:
+    client = Client(piece(b"0123456", more=True), piece(b"7890"), LEFT)
     answer(client, [(b"content-length", b"11")])
     assert client.error == (413, "request_too_large")
     assert client.unread == 1
 
 
-def test_a_body_that_grows_too_large_is_read_no_further(ten_bytes) -> None:
+def test_who_asks_before_it_writes_is_answered_at_once(ten_bytes) -> None:
+    client = Client(piece(b"0" * 11))
+    answer(client, [(b"content-length", b"11"), (b"expect", b"100-continue")])
+    assert client.error == (413, "request_too_large")
+    assert client.unread == 1
+
+
+def test_a_client_that_announces_more_than_it_writes_is_answered(ten_bytes, monkeypatch) -> None:
+    monkeypatch.setattr(hotpath, "DROPPED_SECONDS", 0)
+    client = Client(piece(b"01", more=True))
+    answer(client, [(b"content-length", b"11")])
+    assert client.error == (413, "request_too_large")
+
+
+def test_a_body_that_grows_too_large_is_read_no_further_than_twice_the_bound(ten_bytes) -> None:
     """A chunked body says no length, or a client lies."""
     client = Client(*[piece(b"0123", more=True) for _ in range(9)])
     answer(client)
     assert client.error == (413, "request_too_large")
-    assert client.unread == 6
+    assert client.unread == 3
     headers = dict(client.sent[0]["headers"])
     assert headers[b"content-type"] == b"application/json"
     assert int(headers[b"content-length"]) == len(client.sent[1]["body"])
