@@ -256,4 +256,5 @@ def _index_plans() -> Iterator[None]:
     with transaction.atomic(), connection.cursor() as cursor:
         for method in ("seqscan", "hashjoin", "mergejoin"):
             cursor.execute(f"SET LOCAL enable_{method} = off")
+        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         yield

@@ -61,11 +61,12 @@ WATCHFUL = {
 }
 
 # A plan made while a table was small must not scan it when it is large: a batch is at most
-# `BATCH_ITEMS` rows, which are looked up by their ids.
+# `BATCH_ITEMS` rows, which are looked up by their ids. And one plan is as good as another, so it
+# is made once a connection: to make it takes longer than a settlement.
 LEDGER_OPTIONS = (
     f"-c lock_timeout={LOCK_TIMEOUT_MS} -c statement_timeout={STATEMENT_TIMEOUT_MS}"
     " -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
-    " -c jit=off -c synchronous_commit=on"
+    " -c plan_cache_mode=force_generic_plan -c jit=off -c synchronous_commit=on"
 )
 
 
