@@ -60,10 +60,10 @@ def test_a_child_runs_until_it_is_asked_to_stop(tmp_path):
 
 
 def test_its_own_stop_signal_is_used(tmp_path):
-    child = started(command(tmp_path, WAITS, stop_signal=signal.SIGHUP))
+    child = started(command(tmp_path, WAITS, stop_signal=signal.SIGUSR1))
     wait_for_output(child)
     child.stop(10)
-    assert child.exit_code() == -signal.SIGHUP
+    assert child.exit_code() == -signal.SIGUSR1
 
 
 def test_one_that_does_not_listen_is_killed(tmp_path):
