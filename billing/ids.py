@@ -39,6 +39,10 @@ def completion_id(exchange_id: UUID) -> str:
     return COMPLETION_PREFIX + _text(exchange_id)
 
 
+def public_price_id(price_id: int) -> str:
+    return f"pv_{price_id}"
+
+
 def exchange_id_of(text: str) -> UUID | None:
     """The exchange that a request's or a completion's public id names; None if it names none."""
     for prefix in (REQUEST_PREFIX, COMPLETION_PREFIX):

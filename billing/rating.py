@@ -5,6 +5,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
 from billing.errors import IncompletePrice
+from billing.ids import public_price_id
 from billing.models import PlanTerms, Price
 from billing.money import BASIS_POINTS, TOKENS_PER_PRICE, at_factor, price_of
 from billing.usage import Usage
@@ -67,6 +68,10 @@ class PriceVersion:
     def __post_init__(self) -> None:
         costs = [self.per_request_nanos, *(r.dearest(TOKEN_CLASSES) for r in self._reachable(None))]
         object.__setattr__(self, "is_free", not any(costs))
+
+    @property
+    def public_id(self) -> str:
+        return public_price_id(self.id)
 
     def rates_for(self, prompt_tokens: int) -> Rates:
         return self._reachable(prompt_tokens)[-1]

@@ -114,6 +114,10 @@ class Model(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def first_route(self) -> "Route | None":
+        """The route that is tried first, of those that lead to an active vendor."""
+        return self.routes.filter(vendor__is_active=True).order_by("priority", "pk").first()
+
 
 class Route(models.Model):
     """A model at a vendor, under the vendor's own name for it. Lowest priority goes first."""

@@ -35,26 +35,10 @@ CAPPED = "capped"
 _ERROR_PLACES = Decimal("0.001")
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
-    """Tokens of one side. `expected_error` is a fraction; None where it has no bound."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """How something was counted. `expected_error` is a fraction; None where it has no bound."""
 
-    tokens: int
-    method: Method
-    family: str
-    vocabulary: str
-    vocabulary_sha256: str
-    rule_version: str
-    flags: tuple[str, ...]
-    expected_error: Decimal | None
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Both sides of an exchange, as they are stored on the row that they price."""
-
-    prompt_tokens: int
-    completion_tokens: int
     method: Method
     family: str
     vocabulary: str
@@ -83,6 +67,21 @@ class Estimate:
         if not self.expected_error:
             return "; expected to be exact"
         return f"; expected error about {self.expected_error * 100:.0f} %"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count(Counted):
+    """Tokens of one side."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Counted):
+    """Both sides of an exchange, as they are stored on the row that they price."""
+
+    prompt_tokens: int
+    completion_tokens: int
 
 
 def count_prompt(request: Mapping[str, Any], *, model: str, family: str | None = None) -> Count:

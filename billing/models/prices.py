@@ -4,6 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from billing.ids import public_price_id
 from billing.money import BASIS_POINTS
 
 
@@ -134,4 +135,4 @@ class Price(models.Model):
 
     @property
     def public_id(self) -> str:
-        return f"pv_{self.pk}"
+        return public_price_id(self.pk)

@@ -19,6 +19,13 @@ RELAY_DESCRIPTION = (
     "the request in `GET /v1/requests/{id}`; `x-should-retry: false` stands on every failure "
     "that may have cost money."
 )
+COUNT_REFUSALS = (400, 401, 403, 404, 413, 503)
+COUNT_DESCRIPTION = (
+    "Takes the body of a chat completion, sends it nowhere, and costs and holds nothing. `cost` is "
+    "at the price that is in force for this key now; `worst_case` has the longest answer that "
+    "`max_tokens` (or the model) allows. An `Idempotency-Key` is accepted and changes nothing: the "
+    "same body has the same count."
+)
 CHAT_REQUEST_SCHEMA = {
     "application/json": {
         "type": "object",

@@ -11,6 +11,7 @@ from billing.limits import LimitStanding, standing
 from billing.models import Account, AccountKind, Charge, Exchange
 from billing.plans import terms_at, versions_at
 from billing.rating import PriceVersion
+from gateway import errors
 from gateway.exchanges.selectors import first_id_at
 from gateway.models import Model, Route
 from keys.models import ApiKey, KeyUse
@@ -47,6 +48,21 @@ def model_for(principal: Principal, name: str) -> OfferedModel | None:
         return None
     offered = _offered(_routed().filter(name=name), principal)
     return offered[0] if offered else None
+
+
+def usable_model(principal: Principal, name: str) -> OfferedModel:
+    """Return the model, or refuse as the relay does. Raises ApiError 403 or 404."""
+    offered = model_for(principal, name)
+    if offered is not None:
+        return offered
+    if not _routed().filter(name=name).exists():
+        raise errors.model_not_found()
+    if not principal.may_use_model(name):
+        raise errors.model_not_allowed()
+    terms = terms_at(principal.tenant_id, principal.currency, timezone.now())
+    if terms is not None and terms.allowed_models is not None and name not in terms.allowed_models:
+        raise errors.model_not_in_plan()
+    raise errors.model_not_priced()
 
 
 def key_standing(principal: Principal) -> KeyStanding:

@@ -13,6 +13,7 @@ from billing.models import Account, UsageSource
 from billing.money import text_from_nanos
 from billing.rating import PriceVersion, Rates
 from billing.usage import Usage
+from gateway.api.counting import Quote
 from gateway.exchanges.charge import ChargeView, PriceLine
 from gateway.exchanges.legs import is_for_staff
 from gateway.exchanges.selectors import ExchangeRow
@@ -192,6 +193,40 @@ class ModelListShape(TypedDict):
     data: list[ModelShape]
 
 
+class WorstCaseShape(TypedDict):
+    """All choices as long as they may be, every token at the dearest class it could turn out as."""
+
+    output_tokens: int
+    amount: str
+
+
+class QuoteShape(TypedDict):
+    """`amount` and `lines` are of the prompt alone."""
+
+    currency: str
+    price: str
+    amount: str
+    lines: list[PriceLineShape]
+    worst_case: WorstCaseShape
+
+
+class TokenCountShape(TypedDict):
+    """`expected_error` is a fraction, null where nothing bounds it. `cost` is null if unpriced."""
+
+    object: Literal["token_count"]
+    model: str
+    tokens: int
+    method: Literal["template-exact", "vocabulary-exact", "approximate"]
+    expected_error: str | None
+    sentence: str
+    family: str
+    vocabulary: str
+    vocabulary_sha256: str
+    rule_version: str
+    flags: list[str]
+    cost: QuoteShape | None
+
+
 class LimitsShape(TypedDict):
     requests_per_minute: int | None
     concurrent_requests: int | None
@@ -299,6 +334,25 @@ def model_shape(model: Model, price: PriceVersion | None) -> ModelShape:
     }
 
 
+def token_count_shape(model: Model, quote: Quote) -> TokenCountShape:
+    counted = quote.counted
+    error = counted.expected_error
+    return {
+        "object": "token_count",
+        "model": model.name,
+        "tokens": counted.tokens,
+        "method": counted.method,
+        "expected_error": None if error is None else str(error),
+        "sentence": counted.sentence(),
+        "family": counted.family,
+        "vocabulary": counted.vocabulary,
+        "vocabulary_sha256": counted.vocabulary_sha256,
+        "rule_version": counted.rule_version,
+        "flags": list(counted.flags),
+        "cost": None if quote.price is None else _quote(quote, quote.price),
+    }
+
+
 def key_shape(
     key: ApiKey,
     *,
@@ -391,6 +445,19 @@ def _price(charge: ChargeView | None) -> PriceVersionShape | None:
     if charge is None or charge.price_id is None or charge.price_since is None:
         return None
     return {"id": charge.price_id, "effective_from": moment(charge.price_since)}
+
+
+def _quote(quote: Quote, price: PriceVersion) -> QuoteShape:
+    return {
+        "currency": price.currency,
+        "price": price.public_id,
+        "amount": text_from_nanos(sum(line.nanos for line in quote.lines)),
+        "lines": [_price_line(line) for line in quote.lines],
+        "worst_case": {
+            "output_tokens": quote.output_tokens,
+            "amount": text_from_nanos(quote.worst_nanos),
+        },
+    }
 
 
 def _price_line(line: PriceLine) -> PriceLineShape:

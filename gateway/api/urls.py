@@ -13,10 +13,12 @@ from gateway.api.views import (
     NothingView,
     OpenApiView,
     RequestView,
+    TokenCountView,
 )
 
 urlpatterns: list[URLPattern] = [
     path("chat/completions", ChatCompletionsView.as_view()),
+    path("tokens/count", TokenCountView.as_view()),
     path("models", ModelsView.as_view()),
     path("models/<path:model>", ModelView.as_view()),
     path("requests/<str:request_id>", RequestView.as_view()),

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.generic import TemplateView
+from drf_spectacular.plumbing import resolve_type_hint
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,16 +17,20 @@ from rest_framework.views import APIView
 from billing.ids import exchange_id_of, new_exchange_id, request_id
 from gateway import errors
 from gateway.api import shapes
+from gateway.api.counting import quote
 from gateway.api.schema import (
     CHAT_REQUEST_SCHEMA,
+    COUNT_DESCRIPTION,
+    COUNT_REFUSALS,
     ERROR_SCHEMA,
     RELAY_DESCRIPTION,
     RELAY_REFUSALS,
     answers,
     document,
 )
-from gateway.api.selectors import key_standing, model_for, models_for, wallet_of
+from gateway.api.selectors import key_standing, model_for, models_for, usable_model, wallet_of
 from gateway.exchanges.selectors import exchange_row
+from gateway.relay.request import MAX_BODY_BYTES, read_request
 from keys.principals import Principal
 
 
@@ -147,6 +152,27 @@ class ChatCompletionsView(ApiView):
     def post(self, request: Request) -> Response:  # noqa: ARG002
         """Say that the relay is not there: a server that got here started without it."""
         raise errors.service_unavailable()
+
+
+class TokenCountView(ApiView):
+    @extend_schema(
+        operation_id="count_tokens",
+        summary="Count a chat completion's prompt, and say what it would cost",
+        description=COUNT_DESCRIPTION,
+        request=CHAT_REQUEST_SCHEMA,
+        responses={
+            200: resolve_type_hint(shapes.TokenCountShape),  # type: ignore[no-untyped-call]
+            **dict.fromkeys(COUNT_REFUSALS, ERROR_SCHEMA),
+        },
+    )
+    def post(self, request: Request) -> Response:
+        asked = read_request(
+            request.read(MAX_BODY_BYTES + 1),  # a form's own bound is far below a prompt's
+            content_type=request.headers.get("content-type", ""),
+            content_encoding=request.headers.get("content-encoding", ""),
+        )
+        offered = usable_model(_principal(request), asked.model)
+        return _answer(shapes.token_count_shape(offered.model, quote(asked, offered)))
 
 
 class OpenApiView(ApiView):

@@ -29,6 +29,18 @@ class PriceLine:
     nanos: int
     source: str
 
+    @classmethod
+    def of(cls, line: Line, source: str) -> "PriceLine":
+        """A line of a usage whose tokens come from `source`."""
+        return cls(
+            dimension=line.dimension,
+            quantity=line.quantity,
+            unit_nanos=line.unit_nanos,
+            exact_micro_nanos=line.exact_micro_nanos,
+            nanos=line.nanos,
+            source=PRICE if line.dimension == PER_REQUEST else source,
+        )
+
     @property
     def unit(self) -> str:
         return "request" if self.dimension == PER_REQUEST else "million tokens"
@@ -114,7 +126,10 @@ def charge_view(exchange: Exchange, charge: Charge) -> ChargeView:
         usage=usage,
         usage_source=charge.usage_source,
         outcome=charge.outcome,
-        lines=tuple(_price_line(line, charge.usage_source, flags) for line in lines),
+        lines=tuple(
+            PriceLine.of(line, _source(line.dimension, charge.usage_source, flags))
+            for line in lines
+        ),
         charge_nanos=charge.charge_nanos,
         shortfall_nanos=charge.shortfall_nanos,
         released_nanos=max(exchange.hold_nanos - charge.charge_nanos, 0),
@@ -140,20 +155,7 @@ def ledger_entries(transfers: Sequence[Transfer]) -> tuple[LedgerEntry, ...]:
     )
 
 
-def _price_line(line: Line, usage_source: str, flags: Sequence[str]) -> PriceLine:
-    return PriceLine(
-        dimension=line.dimension,
-        quantity=line.quantity,
-        unit_nanos=line.unit_nanos,
-        exact_micro_nanos=line.exact_micro_nanos,
-        nanos=line.nanos,
-        source=_source(line.dimension, usage_source, flags),
-    )
-
-
 def _source(dimension: str, usage_source: str, flags: Sequence[str]) -> str:
-    if dimension == PER_REQUEST:
-        return PRICE
     is_prompt = dimension in PROMPT_CLASSES
     if usage_source == UsageSource.VENDOR and (
         (PROMPT_ESTIMATED if is_prompt else COMPLETION_ESTIMATED) in flags
