@@ -49,6 +49,10 @@ class BadInvoiceAct(BillingError):
     """An act that the invoice's state does not allow, or without a reason; the message says."""
 
 
+class InvoiceMoved(BadInvoiceAct):
+    """The invoice is in another state than the act needs, or was moved since it was looked at."""
+
+
 class MonthNotOver(BillingError):
     """A month that still runs, or has not begun, cannot be closed."""
 

@@ -1,11 +1,12 @@
 """Acts on an invoice: each a row of the table of transitions, with its actor and its reason."""
 
+from datetime import datetime
 from typing import Final
 
 from django.db import connection, transaction
 from django.utils import timezone
 
-from billing.errors import BadInvoiceAct
+from billing.errors import BadInvoiceAct, InvoiceMoved
 from billing.invoices.transitions import BY_ACT, Transition
 from billing.locks import lock_invoice
 from billing.models import Invoice, InvoiceState
@@ -24,10 +25,13 @@ UPDATE billing_invoiceexchange SET is_released = true WHERE invoice_id = %s AND 
 """
 
 
-def act_on(invoice_id: int, act: str, *, actor: str, reason: str) -> Invoice:
-    """Move the invoice along. Raises Invoice.DoesNotExist.
+def act_on(
+    invoice_id: int, act: str, *, actor: str, reason: str, seen_at: datetime | None = None
+) -> Invoice:
+    """Move the invoice along; `seen_at` is the `state_at` of what the actor has looked at.
 
-    Raises BadInvoiceAct where its state does not allow it, or without a reason; nothing changed.
+    Raises Invoice.DoesNotExist; InvoiceMoved where its state does not allow the act, or is another
+    than was seen; BadInvoiceAct without a reason. Then nothing changed.
     """
     reason = reason.strip()
     if not reason or len(reason) > REASON_LENGTH_MAX:
@@ -38,7 +42,9 @@ def act_on(invoice_id: int, act: str, *, actor: str, reason: str) -> Invoice:
     with transaction.atomic():
         invoice = lock_invoice(invoice_id)
         if invoice.state not in transition.sources:
-            raise BadInvoiceAct(f"The invoice is {invoice.get_state_display().lower()} already.")
+            raise InvoiceMoved(f"The invoice is {invoice.get_state_display().lower()} already.")
+        if seen_at is not None and seen_at != invoice.state_at:
+            raise InvoiceMoved("Somebody acted on the invoice since you looked at it.")
         _move(invoice, transition)
         record(
             transition.action,

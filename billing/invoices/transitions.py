@@ -12,12 +12,16 @@ from keys.models import AuditAction
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """`act` is its name in addresses; `label` the button's; `is_final` has no way back."""
+    """`act` is its name in addresses; `label` is the button's and `done` the history's words.
+
+    `is_final` has no way back.
+    """
 
     act: str
     sources: tuple[InvoiceState, ...]
     target: InvoiceState
     label: str
+    done: str
     action: AuditAction
     is_final: bool = False
 
@@ -28,6 +32,7 @@ TRANSITIONS: Final = (
         (InvoiceState.DRAFT,),
         InvoiceState.REVIEW,
         "Send to review",
+        "Sent to review",
         AuditAction.INVOICE_SUBMITTED,
     ),
     Transition(
@@ -35,6 +40,7 @@ TRANSITIONS: Final = (
         (InvoiceState.REVIEW,),
         InvoiceState.ISSUED,
         "Approve and issue",
+        "Issued",
         AuditAction.INVOICE_ISSUED,
     ),
     Transition(
@@ -42,6 +48,7 @@ TRANSITIONS: Final = (
         (InvoiceState.REVIEW,),
         InvoiceState.DRAFT,
         "Return to draft",
+        "Returned to draft",
         AuditAction.INVOICE_RETURNED,
     ),
     Transition(
@@ -49,6 +56,7 @@ TRANSITIONS: Final = (
         (InvoiceState.ISSUED,),
         InvoiceState.PAID,
         "Mark as paid",
+        "Marked as paid",
         AuditAction.INVOICE_PAID,
     ),
     Transition(
@@ -56,6 +64,7 @@ TRANSITIONS: Final = (
         (InvoiceState.DRAFT, InvoiceState.REVIEW, InvoiceState.ISSUED),
         InvoiceState.VOID,
         "Void",
+        "Voided",
         AuditAction.INVOICE_VOIDED,
         is_final=True,
     ),

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from billing import paging
 from billing.ids import completion_id, request_id
 from billing.models import Charge, Exchange, ExchangeState, Transfer, UsageSource
 from billing.usage import COMPLETION_ESTIMATED, PROMPT_ESTIMATED
@@ -130,6 +131,12 @@ def exchange_row(tenant_id: int, exchange_id: UUID) -> ExchangeRow | None:
     return None if exchange is None else _rows(tenant_id, [exchange])[0]
 
 
+def rows_of(tenant_id: int, exchange_ids: Iterable[UUID]) -> tuple[ExchangeRow, ...]:
+    """Return those of these exchanges that are the tenant's, newest first."""
+    found = _of_tenant(tenant_id).filter(id__in=list(exchange_ids)).order_by("-id")
+    return _rows(tenant_id, list(found))
+
+
 def list_exchanges(
     tenant_id: int,
     filters: ExchangeFilters,
@@ -140,23 +147,17 @@ def list_exchanges(
     """Return one page; `older_than` is the cursor, which is an exchange's id."""
     limit = max(1, min(limit, PAGE_ROWS_MAX))
     found = filtered(tenant_id, filters)
-    if older_than is not None:
-        found = found.filter(id__lt=older_than)
-    exchanges = list(found.order_by("-id")[: limit + 1])
-    rows = _rows(tenant_id, exchanges[:limit])
-    return ExchangePage(rows, rows[-1].exchange.id if len(exchanges) > limit else None)
+    page = paging.page_of(found, "id", older_than=older_than, limit=limit)
+    return ExchangePage(_rows(tenant_id, page.rows), page.older)
 
 
 def newer_cursor(
     tenant_id: int, filters: ExchangeFilters, *, newer_than: UUID, limit: int = PAGE_ROWS
 ) -> UUID | None:
-    """Return the cursor of the page before the one that starts at `newer_than`.
-
-    None where that page is the first: it needs no cursor.
-    """
-    newer = filtered(tenant_id, filters).filter(id__gt=newer_than).order_by("id")
-    ids = list(newer.values_list("id", flat=True)[: limit + 1])
-    return ids[limit] if len(ids) > limit else None
+    """Return the cursor of the page before the one that starts at `newer_than`."""
+    found = filtered(tenant_id, filters)
+    cursor: UUID | None = paging.newer_cursor(found, "id", newer_than=newer_than, limit=limit)
+    return cursor
 
 
 def first_id_at(moment: datetime) -> UUID:

@@ -11,7 +11,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from billing.models import Account, AccountKind, Exchange, Message
+from billing.invoices.selectors import in_state
+from billing.models import Account, AccountKind, Exchange, InvoiceState, Message
 from billing.plans import assigned_at
 from gateway.exchanges.selectors import first_id_at
 from gateway.web.place import LIVE, Place, place_of
@@ -107,6 +108,7 @@ def health(place: Place) -> Health | None:
 
 
 def _tenant_nav(place: Place) -> list[NavItem]:
+    invoices = NavItem("invoices", "Invoices", "receipt", reverse("invoices"))
     return [
         NavItem("keys", "Keys", "key", reverse("keys")),
         NavItem("requests", "Requests", "list", reverse("requests")),
@@ -117,12 +119,19 @@ def _tenant_nav(place: Place) -> list[NavItem]:
             reverse("messages"),
             cache(lambda: unread_count(place)),
         ),
+        *([invoices] if place.may_see_invoices else []),
         NavItem("transcripts", "Transcripts", "lock", reverse("transcripts")),
     ]
 
 
 def _staff_nav(user: User) -> list[NavItem]:
-    return [NavItem("staff", "Operator", "scale", reverse("staff"))] if user.is_staff else []
+    if not user.is_staff:
+        return []
+    waiting = cache(in_state(InvoiceState.REVIEW).count)
+    return [
+        NavItem("staff", "Operator", "scale", reverse("staff")),
+        NavItem("review", "Invoices review", "receipt", reverse("review"), waiting),
+    ]
 
 
 def _current(request: HttpRequest) -> str:

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 
-from keys.models import MAY_MANAGE_KEYS, KeyKind, Member, Role, Tenant, User
+from keys.models import MAY_MANAGE_KEYS, MAY_SEE_INVOICES, KeyKind, Member, Role, Tenant, User
 from keys.selectors import memberships_of
 
 LIVE = "live"
@@ -50,6 +50,10 @@ class Place:
     @property
     def may_manage_keys(self) -> bool:
         return self.member.role in MAY_MANAGE_KEYS
+
+    @property
+    def may_see_invoices(self) -> bool:
+        return self.member.role in MAY_SEE_INVOICES
 
     @property
     def may_handle_messages(self) -> bool:

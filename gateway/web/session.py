@@ -12,7 +12,7 @@ from gateway.web.place import MODE_SLOT, MODES, TENANT_SLOT, Place, place_of, te
 from keys.models import User
 from keys.selectors import keys_of
 
-SECTIONS = frozenset({"keys", "requests", "messages"})
+SECTIONS = frozenset({"keys", "requests", "messages", "invoices"})
 
 
 @require_safe

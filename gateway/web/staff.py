@@ -4,17 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponseBase
-from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from billing.models import AuditRun, EstimateJob, Exchange, ExchangeState, StaffNotice
-from keys.models import User
+from gateway.web.operator import render_staff, staff_page
 
 STUCK_JOBS = 20
 NOTICES = 20
@@ -30,18 +26,11 @@ class Unsettled:
 
 
 @require_safe
-@never_cache
-@login_required
+@staff_page
 def index(request: HttpRequest) -> HttpResponseBase:
-    if not (isinstance(request.user, User) and request.user.is_staff):
-        raise PermissionDenied
     now = timezone.now()
     unsettled = list(_unsettled())
     context = {
-        # The frame is the operator's, also for one who is a member somewhere.
-        "mode": "staff",
-        "available_nanos": None,
-        "health": None,
         "audit": AuditRun.objects.order_by("-pk").first(),
         "unsettled": unsettled,
         "unsettled_count": sum(state.count for state in unsettled),
@@ -50,7 +39,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
         "notices": StaffNotice.objects.order_by("-at", "-pk")[:NOTICES],
         "as_of": now,
     }
-    return render(request, "staff/index.html", context)
+    return render_staff(request, "staff/index.html", context)
 
 
 def _unsettled() -> Iterator[Unsettled]:

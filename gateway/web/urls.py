@@ -3,6 +3,7 @@
 from django.urls import path
 
 from gateway.web import keys, messages, session, staff, transcripts
+from gateway.web.invoices import acts, own, review
 from gateway.web.requests import detail
 from gateway.web.requests import list as requests
 
@@ -23,5 +24,12 @@ urlpatterns = [
     path("messages/<int:message_id>/read", messages.read, name="messages-read"),
     path("messages/<int:message_id>/archive", messages.archive, name="messages-archive"),
     path("transcripts", transcripts.index, name="transcripts"),
+    path("invoices", own.index, name="invoices"),
+    path("invoices/<slug:public_id>", own.invoice, name="invoices-invoice"),
+    path("invoices/<slug:public_id>/lines/<int:position>", own.line, name="invoices-line"),
     path("staff", staff.index, name="staff"),
+    path("staff/invoices", review.index, name="review"),
+    path("staff/invoices/<slug:public_id>", review.invoice, name="review-invoice"),
+    path("staff/invoices/<slug:public_id>/<slug:act>", acts.act, name="review-act"),
+    path("staff/invoices/<slug:public_id>/lines/<int:position>", review.line, name="review-line"),
 ]
