@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import Http404
@@ -142,6 +143,16 @@ def line_of(invoice: Invoice, position: int) -> InvoiceLine:
         raise Http404
     found.invoice = invoice
     return found
+
+
+def line_context(invoice: Invoice, position: int, older: str, base: str) -> dict[str, Any]:
+    """What the page of a line at `base` shows. Raises Http404 as `line_of` does."""
+    line = line_of(invoice, position)
+
+    def url(cursor: str) -> str:
+        return f"{base}?{urlencode({'older': cursor})}" if cursor else base
+
+    return {"invoice": invoice, "behind": behind(line, older, url)}
 
 
 def behind(line: InvoiceLine, older: str, url: Callable[[str], str]) -> Behind:

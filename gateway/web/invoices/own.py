@@ -2,7 +2,6 @@
 
 from functools import wraps
 from typing import Any
-from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponseBase
@@ -15,7 +14,7 @@ from billing.invoices.selectors import number_of, shown_to
 from billing.models import Invoice, InvoiceLine
 from billing.paging import page_of
 from gateway.exchanges.selectors import PAGE_ROWS
-from gateway.web.invoices.lines import behind, line_of, views_of
+from gateway.web.invoices.lines import line_context, views_of
 from gateway.web.pager import pager_of
 from gateway.web.place import Place, View, tenant_page
 
@@ -67,14 +66,7 @@ def invoice(request: HttpRequest, place: Place, public_id: str) -> HttpResponseB
 def line(request: HttpRequest, place: Place, public_id: str, position: int) -> HttpResponseBase:
     found = _own(place, public_id)
     base = reverse("invoices-line", args=[public_id, position])
-    context = {
-        "invoice": found,
-        "behind": behind(
-            line_of(found, position),
-            request.GET.get("older", ""),
-            lambda older: f"{base}?{urlencode({'older': older})}" if older else base,
-        ),
-    }
+    context = line_context(found, position, request.GET.get("older", ""), base)
     return render(request, "tenant/invoice_line.html", context)
 
 

@@ -18,7 +18,7 @@ from billing.invoices.transitions import Transition, available_actions
 from billing.models import CloseRun, Invoice, InvoiceState
 from billing.paging import page_of
 from gateway.templatetags.farthing import money2
-from gateway.web.invoices.lines import LineView, behind, line_of, views_of
+from gateway.web.invoices.lines import LineView, line_context, views_of
 from gateway.web.operator import render_staff, staff_page
 from gateway.web.pager import pager_of
 from keys.services import REASON_LENGTH_MAX
@@ -115,14 +115,7 @@ def invoice(request: HttpRequest, public_id: str) -> HttpResponseBase:
 def line(request: HttpRequest, public_id: str, position: int) -> HttpResponseBase:
     found = invoice_of(public_id)
     base = reverse("review-line", args=[public_id, position])
-    context = {
-        "invoice": found,
-        "behind": behind(
-            line_of(found, position),
-            request.GET.get("older", ""),
-            lambda older: f"{base}?{urlencode({'older': older})}" if older else base,
-        ),
-    }
+    context = line_context(found, position, request.GET.get("older", ""), base)
     return render_staff(request, "staff/invoice_line.html", context)
 
 
