@@ -207,11 +207,17 @@ def _count(value: Any) -> int | None:
 
 
 def _first_count(holder: JsonObject, names: Names) -> int | None:
+    """The first that is a count; a zero only where no other name says more.
+
+    Vendors fill in a standard name with zeros beside the name that they really use.
+    """
+    zero = None
     for name in names:
         count = _count(holder.get(name)) if name in holder else None
-        if count is not None:
+        if count:
             return count
-    return None
+        zero = count if zero is None else zero
+    return zero
 
 
 def _is_beside_by_name(raw: JsonObject) -> bool:
@@ -239,9 +245,9 @@ def _read_counts(raw: JsonObject) -> _Counts:
         prompt=_first_count(raw, PROMPT),
         completion=_first_count(raw, COMPLETION),
         total=_first_count(raw, TOTAL),
-        cached=_first_count(raw, CACHED) or 0 if cached is None else cached,
+        cached=cached or _first_count(raw, CACHED) or 0,
         cache_write=cache_write or _first_count(prompt, CACHE_WRITE_DETAILS) or 0,
-        reasoning=_first_count(raw, REASONING) or 0 if reasoning is None else reasoning,
+        reasoning=reasoning or _first_count(raw, REASONING) or 0,
         image_input=_count(prompt.get("image_tokens")) or 0,
         audio_input=_count(prompt.get("audio_tokens")) or 0,
         audio_output=_count(completion.get("audio_tokens")) or 0,

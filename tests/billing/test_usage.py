@@ -42,6 +42,23 @@ class TestCached:
         assert reading.prompt == 2006
         assert reading.usage == Usage(input_tokens=86, cached_input_tokens=1920, output_tokens=300)
 
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"prompt_tokens_details": {"cached_tokens": 0}, "prompt_cache_hit_tokens": 4},
+            {"prompt_tokens_details": {"cached_tokens": 4}, "prompt_cache_hit_tokens": 0},
+            {"prompt_tokens_details": {"cached_tokens": 0, "cache_read_tokens": 4}},
+            {"prompt_cache_hit_tokens": 0, "cached_tokens": 4},
+        ],
+    )
+    def test_a_zero_under_one_name_does_not_hide_a_count_under_another(self, said):
+        usage = read(counts(10, 5, **said)).usage
+        assert usage == Usage(input_tokens=6, cached_input_tokens=4, output_tokens=5)
+
+    def test_zeros_under_all_names_are_zero(self):
+        said = {"prompt_tokens_details": {"cached_tokens": 0}, "prompt_cache_hit_tokens": 0}
+        assert read(counts(10, 5, **said)).usage == Usage(input_tokens=10, output_tokens=5)
+
     def test_the_total_shows_that_cache_lies_beside(self):
         raw = counts(3, 550, 12857, cache_creation_input_tokens=12304, cache_read_input_tokens=0)
         reading = read(raw)
