@@ -190,9 +190,12 @@ def is_end_mark(text: bytes) -> bool:
 
 
 def read_events(stream: bytes) -> Iterator[Any]:
-    """Yield the JSON values of a whole recorded stream; what is no JSON is left out."""
+    """Yield the JSON values of a whole recorded stream; what is no JSON is left out.
+
+    It was bounded when it was recorded, so here no event is too large, in however many lines.
+    """
     lines = LineBuffer(len(stream))
-    parser = EventParser(len(stream))
+    parser = EventParser(len(stream) * (1 + LINE_OVERHEAD_BYTES))
     text = lines.push(stream.removeprefix(b"\xef\xbb\xbf")) + lines.flush()
     for line in (*text.split(b"\n"), b""):
         for event in parser.push_line(line):

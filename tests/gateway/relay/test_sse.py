@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.relay.sse import (
@@ -138,6 +138,15 @@ def test_a_recorded_stream_reads_back(values, end):
     assert list(read_events(b"\xef\xbb\xbf" + stream.encode())) == values
 
 
+def test_a_recorded_object_in_many_short_lines_reads_back():
+    value = {"a": [1, 2, 3], "b": {}}
+    lines = json.dumps(value, indent=0).split("\n")
+    for field in ("", "data: "):
+        stream = "".join(f"{field}{line}\n" for line in lines)
+        assert list(read_events(stream.encode())) == [value]
+
+
 @given(st.binary(max_size=200))
+@example(b"{\n\x00")
 def test_any_bytes_can_be_read(stream):
     list(read_events(stream))
