@@ -19,7 +19,8 @@ _NULL_FOR_CONSTANT = {"NaN": None, "Infinity": None, "-Infinity": None}
 def decode(text: bytes) -> Any:
     """Decode a vendor's JSON; raise ValueError where it is none, or nested too deeply.
 
-    NaN, the infinities and numbers beyond a double become None, which is legal JSON. Half a
+    NaN, the infinities and numbers beyond a double become None, which is legal JSON; an integer
+    beyond 64 bits becomes a double, unless the text is read for its other faults. Half a
     surrogate pair, which some vendors split over two events, is kept as it is; a byte that is no
     UTF-8 becomes U+FFFD, and control characters may stand in texts.
     """

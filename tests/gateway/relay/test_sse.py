@@ -128,7 +128,8 @@ def test_one_long_line_is_bounded():
         EventParser(limit_bytes=100).push_line(b"data: " + b"x" * 100)
 
 
-VALUES = st.dictionaries(st.sampled_from("abc"), st.text(max_size=5) | st.integers(), max_size=3)
+INTEGERS = st.integers(-(2**63), 2**64 - 1)  # what is larger is read as a double
+VALUES = st.dictionaries(st.sampled_from("abc"), st.text(max_size=5) | INTEGERS, max_size=3)
 
 
 @given(values=st.lists(VALUES, max_size=6), end=st.sampled_from(["\n\n", "\r\n\r\n", "\r\r", "\n"]))
