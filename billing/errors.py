@@ -59,3 +59,11 @@ class MonthNotOver(BillingError):
 
 class UnratedCharges(BillingError):
     """Charges that no price version of the draft explains: it was not drafted. Try again."""
+
+
+class BadCorrectionAct(BillingError):
+    """An act on a correction without a reason, or that cannot be; the message says why."""
+
+
+class CorrectionDecided(BadCorrectionAct):
+    """The correction is in another state than the act needs."""

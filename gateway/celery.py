@@ -46,6 +46,12 @@ app.conf.update(
             "schedule": crontab(minute=10, hour=3),
             "options": {"expires": 3600},
         },
+        # Twice, so that what the first had no time for is done.
+        "compare-counts": {
+            "task": "gateway.compare_counts",
+            "schedule": crontab(minute=20, hour="4,5"),
+            "options": {"expires": 3000},
+        },
         # Often, on the month's first days: time zones end a month a day apart, and a run that
         # died or had too little time is gone on with.
         "close-months": {

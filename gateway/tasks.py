@@ -1,5 +1,6 @@
 """Celery tasks. Thin: each calls one service, and may be delivered twice, late or out of order."""
 
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -9,12 +10,13 @@ from django.utils import timezone
 from billing import sweeps
 from billing.audit import audit_and_keep
 from billing.invoices.closing import close_due_months
-from gateway.exchanges import estimating, forgetting, partitions, recovery
+from gateway.exchanges import comparing, estimating, forgetting, partitions, recovery
 from gateway.qualification.recheck import recheck_due
 
 # Below the time after which the broker hands a task that is not done to another worker.
 AUDIT_S: Final = 540
 CLOSE_S: Final = 540
+COMPARE_S: Final = 540
 SPARE_S: Final = 30
 
 
@@ -66,3 +68,11 @@ def close_months() -> None:
 def audit() -> None:
     """The whole ledger, once a night; staff see what it found."""
     audit_and_keep()
+
+
+@shared_task(
+    name="gateway.compare_counts", soft_time_limit=COMPARE_S, time_limit=COMPARE_S + SPARE_S
+)
+def compare_counts() -> None:
+    """Yesterday's counts of vendors beside ours; what it has no time for, the next one does."""
+    comparing.compare_counts(timezone.now().date() - timedelta(days=1))

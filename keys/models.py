@@ -195,6 +195,9 @@ class AuditAction(models.TextChoices):
     VENDOR_ENABLED = "vendor:enabled"
     VENDOR_OVERRIDDEN = "vendor:overridden"
     VENDOR_OVERRIDE_WITHDRAWN = "vendor:override-withdrawn"
+    CORRECTION_ACCEPTED = "correction:accepted"
+    CORRECTION_DECLINED = "correction:declined"
+    CORRECTION_WITHDRAWN = "correction:withdrawn"
 
 
 class AuditEvent(models.Model):

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 
 from billing.estimation.bounds import bound
+from billing.estimation.corrections import Correction, SideCorrection
 from billing.estimation.estimates import (
     APPROXIMATE,
     TEMPLATE_EXACT,
     VOCABULARY_EXACT,
     Count,
     Estimate,
+    corrected_completion,
+    corrected_prompt,
     count_completion,
     count_prompt,
     count_text,
@@ -23,10 +26,14 @@ __all__ = [
     "FAMILIES",
     "TEMPLATE_EXACT",
     "VOCABULARY_EXACT",
+    "Correction",
     "Count",
     "Estimate",
+    "SideCorrection",
     "UnknownFamilyError",
     "check_family",
+    "corrected_completion",
+    "corrected_prompt",
     "count_completion",
     "count_prompt",
     "count_text",

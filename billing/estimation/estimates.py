@@ -1,11 +1,12 @@
 """Usage that the vendor did not report, counted by us: what it is and how sure we are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
 from billing.estimation.bounds import bound
+from billing.estimation.corrections import UNCHANGED, Correction, SideCorrection
 from billing.estimation.family import Family
 from billing.estimation.reading import (
     MEDIA,
@@ -37,7 +38,10 @@ _ERROR_PLACES = Decimal("0.001")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """How something was counted. `expected_error` is a fraction; None where it has no bound."""
+    """How something was counted. `expected_error` is a fraction; None where it has no bound.
+
+    `correction` is the version of what the vendor's own counts have taught, where it changed this.
+    """
 
     method: Method
     family: str
@@ -46,6 +50,7 @@ class Counted:
     rule_version: str
     flags: tuple[str, ...]
     expected_error: Decimal | None
+    correction: int | None = None
 
     def sentence(self) -> str:
         """How it was counted, for the user's page."""
@@ -57,7 +62,11 @@ class Counted:
             APPROXIMATE: f"by approximation: {title} has no public vocabulary, {self.vocabulary}"
             " stands in for it",
         }[self.method]
-        return f"Counted {how}{self._error_words()}."
+        learnt = ""
+        if self.correction is not None:
+            version = f"correction {self.correction}"
+            learnt = f", then corrected by what this vendor has reported before ({version})"
+        return f"Counted {how}{learnt}{self._error_words()}."
 
     def _error_words(self) -> str:
         if REASONING_UNKNOWN in self.flags:
@@ -85,7 +94,7 @@ class Estimate(Counted):
 
 
 def count_prompt(request: Mapping[str, Any], *, model: str, family: str | None = None) -> Count:
-    """Tokens of a chat-completion body as it was sent to the vendor."""
+    """Tokens of a chat-completion body as it was sent to the vendor, without a correction."""
     found = family_of(model, family)
     prompt = read_prompt(request, model.lower())
     tokens = found.prompt(prompt, counter(found.vocabulary))
@@ -116,6 +125,21 @@ def count_completion(
     return _count(found, max(tokens, 0), flags, error)
 
 
+def corrected_prompt(counted: Count, correction: Correction | None) -> Count:
+    """The count as it is after the correction; media are none of what one is learnt from."""
+    if correction is None or _unmeasured(counted.flags):
+        return counted
+    return _corrected(counted, correction, correction.prompt, correction.prompt_error)
+
+
+def corrected_completion(counted: Count, correction: Correction | None) -> Count:
+    """The count as it is after the correction. Hidden reasoning stays uncounted."""
+    if correction is None:
+        return counted
+    error = None if REASONING_UNKNOWN in counted.flags else correction.completion_error
+    return _corrected(counted, correction, correction.completion, error)
+
+
 def estimate(
     request: Mapping[str, Any],
     completion: Mapping[str, Any] | None,
@@ -126,16 +150,18 @@ def estimate(
     max_output_tokens: int | None,
     n: int,
     context_tokens: int | None = None,
+    correction: Correction | None = None,
 ) -> Estimate:
     """Both counts of an exchange, never above what the request and the model allow.
 
     `max_output_tokens` bounds one choice, `n` is how many were asked for, `context_tokens` is the
-    model's window.
+    model's window, `correction` what was in force for this vendor's model.
     """
-    prompt = count_prompt(request, model=model, family=family)
+    prompt = corrected_prompt(count_prompt(request, model=model, family=family), correction)
     answer = count_completion(
         completion, model=model, family=family, finish_reason=finish_reason, request=request
     )
+    answer = corrected_completion(answer, correction)
     cap = None if max_output_tokens is None else max(max_output_tokens, 0) * max(n, 1)
     prompt_tokens = _capped(prompt.tokens, context_tokens)
     completion_tokens = _capped(answer.tokens, cap)
@@ -152,15 +178,23 @@ def estimate(
         rule_version=prompt.rule_version,
         flags=tuple(flags),
         expected_error=_joint_error(prompt, answer),
+        correction=answer.correction if prompt.correction is None else prompt.correction,
     )
 
 
-def prompt_bound(request: Mapping[str, Any], *, model: str, family: str | None = None) -> int:
-    """An upper bound of `count_prompt`, cheap enough for every request: for holds."""
+def prompt_bound(
+    request: Mapping[str, Any],
+    *,
+    model: str,
+    family: str | None = None,
+    correction: Correction | None = None,
+) -> int:
+    """An upper bound of the corrected `count_prompt`, cheap enough for every request: for holds."""
     found = family_of(model, family)
     tally = bound(found.vocabulary)
     tally.start()
-    return max(found.prompt(read_prompt(request, model.lower()), tally), 0)
+    tokens = max(found.prompt(read_prompt(request, model.lower()), tally), 0)
+    return tokens if correction is None else correction.prompt.bound(tokens)
 
 
 def count_text(text: str, *, model: str, family: str | None = None) -> int:
@@ -169,6 +203,20 @@ def count_text(text: str, *, model: str, family: str | None = None) -> int:
 
 
 _METHODS: tuple[Method, ...] = (TEMPLATE_EXACT, VOCABULARY_EXACT, APPROXIMATE)
+
+
+def _corrected(
+    counted: Count, correction: Correction, side: SideCorrection, error: Decimal | None
+) -> Count:
+    learnt_on = (correction.family, correction.rule_version)
+    if side == UNCHANGED or learnt_on != (counted.family, counted.rule_version):
+        return counted
+    return replace(
+        counted,
+        tokens=side.of(counted.tokens),
+        expected_error=error,
+        correction=correction.version,
+    )
 
 
 def _capped(tokens: int, cap: int | None) -> int:

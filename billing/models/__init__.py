@@ -6,6 +6,7 @@ index. sql/0001_tables.sql creates them; the classes here describe them to Djang
 """
 
 from billing.models.accounts import Account, AccountKind, Phase, Transfer, TransferCode
+from billing.models.counting import CorrectionState, CountComparison, CountCorrection
 from billing.models.exchanges import (
     Charge,
     EstimateJob,
@@ -44,6 +45,9 @@ __all__ = [
     "AuditRun",
     "Charge",
     "CloseRun",
+    "CorrectionState",
+    "CountComparison",
+    "CountCorrection",
     "Credit",
     "EstimateJob",
     "Exchange",

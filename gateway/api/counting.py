@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from django.utils import timezone
+
+from billing.corrections import in_force, value_of
+from billing.estimation import corrected_prompt
 from billing.estimation.aside import ASIDE, NotCountedError
 from billing.estimation.estimates import Count
 from billing.rating import PriceVersion, hold_nanos, rate
@@ -39,6 +43,8 @@ def quote(request: ClientRequest, offered: OfferedModel) -> Quote:
         )
     except NotCountedError as error:
         raise errors.service_unavailable() from error
+    learnt = value_of(in_force(route.vendor.name, route.vendor_model, timezone.now()))
+    counted = corrected_prompt(counted, learnt)
     asked = request.max_output_tokens or model.default_output_tokens
     output_tokens = min(asked, model.max_output_tokens) * request.n
     return Quote(

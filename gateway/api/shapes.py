@@ -65,6 +65,7 @@ class EstimateShape(TypedDict):
     family: str | None
     vocabulary: str | None
     expected_error: str | None
+    correction: int | None
 
 
 class StatusMessageShape(TypedDict):
@@ -223,6 +224,7 @@ class TokenCountShape(TypedDict):
     vocabulary: str
     vocabulary_sha256: str
     rule_version: str
+    correction: int | None
     flags: list[str]
     cost: QuoteShape | None
 
@@ -348,6 +350,7 @@ def token_count_shape(model: Model, quote: Quote) -> TokenCountShape:
         "vocabulary": counted.vocabulary,
         "vocabulary_sha256": counted.vocabulary_sha256,
         "rule_version": counted.rule_version,
+        "correction": counted.correction,
         "flags": list(counted.flags),
         "cost": None if quote.price is None else _quote(quote, quote.price),
     }
@@ -482,6 +485,7 @@ def _estimate(charge: ChargeView | None) -> EstimateShape | None:
         "family": kept.get("family"),
         "vocabulary": kept.get("vocabulary"),
         "expected_error": kept.get("expected_error"),
+        "correction": kept.get("correction"),
     }
 
 

@@ -17,14 +17,15 @@ import orjson
 from django.db import connection, transaction
 from django.utils import timezone
 
-from billing.estimation import Estimate, estimate
+from billing.corrections import in_force, value_of
+from billing.estimation import Correction, Estimate, estimate
 from billing.ledger import Facts, SettleAnswer, Settlement, settle_now
 from billing.messages import CUT_SHORT, ESTIMATED, INTERRUPTED, status_message, tell
 from billing.models import EstimateJob, Exchange, MessageCategory, NoticeKind
 from billing.notices import notify_staff
 from billing.rating import cost_nanos, version_of
 from billing.usage import Usage, UsageReading, read_usage
-from gateway.relay.answer import AnswerRelay
+from gateway.exchanges.rereading import reread
 from gateway.relay.capture import unpack
 
 logger = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ def _take(exchange_id: UUID) -> int | None:
 
 def _count_and_settle(exchange: Exchange, job: EstimateJob) -> SettleAnswer:
     replay = _Replay(job)
-    counted = _count(job, replay)
+    counted = _count(job, replay, _correction(exchange, job))
     usage = replay.reading.with_estimates(
         prompt=counted.prompt_tokens, completion=counted.completion_tokens
     )
@@ -145,20 +146,9 @@ class _Replay:
     def __init__(self, job: EstimateJob) -> None:
         self.request: dict[str, Any] = orjson.loads(unpack(bytes(job.request or b"")))
         facts = job.facts
-        self.relay = AnswerRelay(
-            client_streams=False,
-            client_wants_usage=True,
-            completion_id="",
-            model="",
-            vendor_model=job.vendor_model,
-        )
         head = facts.get("head") or {"status": 0, "headers": []}
-        headers = [
-            (name.encode("latin-1"), value.encode("latin-1")) for name, value in head["headers"]
-        ]
-        self.relay.receive_head(head["status"], headers)
-        self.relay.receive(unpack(bytes(job.answer or b"")))
-        self.relay.receive_end()
+        answer = unpack(bytes(job.answer or b""))
+        self.relay = reread(job.vendor_model, head["status"], head["headers"], answer)
         self.completion = self.relay.completion
         self.reading: UsageReading = read_usage(
             self.relay.raw_usage,
@@ -167,7 +157,13 @@ class _Replay:
         )
 
 
-def _count(job: EstimateJob, replay: _Replay) -> Estimate:
+def _correction(exchange: Exchange, job: EstimateJob) -> Correction | None:
+    """The one that was in force when the request arrived, whatever staff decided since."""
+    vendor = job.facts.get("vendor")
+    return value_of(in_force(vendor, job.vendor_model, exchange.created_at)) if vendor else None
+
+
+def _count(job: EstimateJob, replay: _Replay, correction: Correction | None) -> Estimate:
     facts = job.facts
     counted = estimate(
         replay.request,
@@ -177,6 +173,7 @@ def _count(job: EstimateJob, replay: _Replay) -> Estimate:
         finish_reason=replay.relay.finish_reason,
         max_output_tokens=facts["output_bound"],
         n=facts["choices"],
+        correction=correction,
     )
     if facts["kept_bytes"] < facts["size_bytes"]:
         # Of an answer beyond the capture's bound the rest is counted like the part that was kept.
@@ -236,6 +233,7 @@ def _kept(counted: Estimate) -> dict[str, Any]:
         "vocabulary": counted.vocabulary,
         "vocabulary_sha256": counted.vocabulary_sha256,
         "rule_version": counted.rule_version,
+        "correction": counted.correction,
         "flags": list(counted.flags),
         "expected_error": None if error is None else str(error),
         "sentence": counted.sentence(),

@@ -5,8 +5,9 @@ from typing import Any
 SUMMARY_CHARS = 150
 MAX_TOOL_CALLS = 20
 
-SYSTEM_ROLES = frozenset({"system", "developer"})
-TOOL_ROLES = frozenset({"tool", "function"})
+# Tuples: a role may be any JSON value, also one that has no hash.
+SYSTEM_ROLES = ("system", "developer")
+TOOL_ROLES = ("tool", "function")
 TOOL_RESULT = "tool_result"
 
 JsonObject = dict[str, Any]

@@ -225,6 +225,7 @@ class Settling:
             "vendor_model": attempt.route.vendor_model,
             "family": attempt.route.family or accepted.model.family,
             "job": {
+                "vendor": attempt.route.vendor.name,
                 "head": attempt.kept_head(),
                 "outcome": outcome,
                 "cached_beside": attempt.route.vendor.cached_beside,

@@ -225,6 +225,7 @@ class _Admission:
                 request.payload,
                 model=routes[0].vendor_model,
                 family=routes[0].family or model.family,
+                correction=routes[0].correction,
             )
             nanos = hold_nanos(prompt, output_bound * request.n, price)
         arrival = self._arrival

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from billing.corrections import all_in_force, value_of
+from billing.estimation import Correction
 from gateway.models import CachedTokens, ClientGone, Model, Route, Vendor
 from gateway.qualification.gate import takes_live_traffic
 from gateway.runtime.tariffs import Tariffs, load_tariffs
@@ -50,11 +52,14 @@ class VendorAccess:
 
 @dataclass(frozen=True, slots=True)
 class RouteTo:
+    """`correction` is what this vendor's own counts have taught of ours."""
+
     vendor: VendorAccess
     vendor_model: str
     family: str | None
     priority: int
     weight: int
+    correction: Correction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class Snapshot:
 
 
 def load_snapshot() -> Snapshot:
-    """Read the catalog: six queries, however large it is.
+    """Read the catalog: seven queries, however large it is.
 
     Routes of vendors that may not take live traffic are left out; test keys reach theirs still.
     """
@@ -102,10 +107,13 @@ def load_snapshot() -> Snapshot:
     test_vendor = next((v for v in vendors.values() if v.name == TEST_VENDOR), None)
     routes: dict[int, list[RouteTo]] = {}
     tested: dict[int, RouteTo] = {}
+    corrections = all_in_force()
     for row in Route.objects.order_by("priority", "pk"):
         if row.vendor_id not in vendors:
             continue
-        route = _route(row, vendors[row.vendor_id])
+        vendor = vendors[row.vendor_id]
+        corrected = value_of(corrections.get((vendor.name, row.vendor_model)))
+        route = _route(row, vendor, corrected)
         if row.vendor_id in live:
             routes.setdefault(row.model_id, []).append(route)
         if route.vendor is test_vendor:
@@ -171,8 +179,10 @@ def _request_headers(credential: str) -> tuple[tuple[bytes, bytes], ...]:
     )
 
 
-def _route(route: Route, vendor: VendorAccess) -> RouteTo:
-    return RouteTo(vendor, route.vendor_model, route.family, route.priority, route.weight)
+def _route(route: Route, vendor: VendorAccess, correction: Correction | None) -> RouteTo:
+    return RouteTo(
+        vendor, route.vendor_model, route.family, route.priority, route.weight, correction
+    )
 
 
 def _public(

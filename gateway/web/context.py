@@ -12,7 +12,15 @@ from django.urls import reverse
 from django.utils import timezone
 
 from billing.invoices.selectors import in_state
-from billing.models import Account, AccountKind, Exchange, InvoiceState, Message
+from billing.models import (
+    Account,
+    AccountKind,
+    CorrectionState,
+    CountCorrection,
+    Exchange,
+    InvoiceState,
+    Message,
+)
 from billing.plans import assigned_at
 from gateway.exchanges.selectors import first_id_at
 from gateway.web.place import LIVE, Place, place_of
@@ -128,9 +136,11 @@ def _staff_nav(user: User) -> list[NavItem]:
     if not user.is_staff:
         return []
     waiting = cache(in_state(InvoiceState.REVIEW).count)
+    proposed = cache(CountCorrection.objects.filter(state=CorrectionState.PROPOSED).count)
     return [
         NavItem("staff", "Operator", "scale", reverse("staff")),
         NavItem("review", "Invoices review", "receipt", reverse("review"), waiting),
+        NavItem("counting", "Counting", "percent", reverse("counting"), proposed),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from gateway.web import keys, messages, session, staff, transcripts
+from gateway.web import counting, keys, messages, session, staff, transcripts
 from gateway.web.invoices import acts, own, review
 from gateway.web.requests import detail
 from gateway.web.requests import list as requests
@@ -28,6 +28,9 @@ urlpatterns = [
     path("invoices/<slug:public_id>", own.invoice, name="invoices-invoice"),
     path("invoices/<slug:public_id>/lines/<int:position>", own.line, name="invoices-line"),
     path("staff", staff.index, name="staff"),
+    path("staff/counting", counting.index, name="counting"),
+    path("staff/counting/<slug:public_id>", counting.correction, name="counting-correction"),
+    path("staff/counting/<slug:public_id>/<slug:act>", counting.act, name="counting-act"),
     path("staff/invoices", review.index, name="review"),
     path("staff/invoices/<slug:public_id>", review.invoice, name="review-invoice"),
     path("staff/invoices/<slug:public_id>/<slug:act>", acts.act, name="review-act"),

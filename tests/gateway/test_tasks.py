@@ -26,6 +26,7 @@ from billing.models import (
     AuditRun,
     Charge,
     CloseRun,
+    CountComparison,
     EstimateJob,
     Exchange,
     GatewayProcess,
@@ -48,7 +49,7 @@ from gateway.models import (
     VendorCheck,
 )
 from tests.billing.acts import settle
-from tests.gateway.exchanges.made import FIXED_ANSWER, a_stream
+from tests.gateway.exchanges.made import FIXED_ANSWER, a_stream, record
 from tests.gateway.exchanges.uncounted import Ground
 from tests.web.relayed import id_at
 
@@ -75,6 +76,7 @@ class Books(Ground):
         settle(self.late, 700)
         self.credit_that_expires()
         self.last_months_exchange()
+        self.counted_by_its_vendor()
         IdempotentRequest.objects.create(
             tenant_id=self.tenant.pk,
             key="old",
@@ -82,7 +84,7 @@ class Books(Ground):
             exchange_id=new_exchange_id(),
             created_at=timezone.now() - timedelta(days=2),
         )
-        Transcript.objects.create(
+        self.old = Transcript.objects.create(
             tenant_id=self.tenant.pk, exchange_id=id_at(timezone.now() - timedelta(days=800))
         )
 
@@ -100,6 +102,10 @@ class Books(Ground):
         moment = timezone.now().replace(day=1) - timedelta(days=3)
         hold = self.opened(exchange_id=id_at(moment), created_at=moment)
         self.maker.settled(hold, usage=Usage(input_tokens=5, output_tokens=7))
+
+    def counted_by_its_vendor(self) -> None:
+        exchange = self.maker.settled(self.opened(), usage=Usage(input_tokens=30, output_tokens=65))
+        record(exchange, answer=a_stream(FIXED_ANSWER))
 
     def state(self) -> dict[str, Any]:
         """What its people would call the facts, apart from times and numbers of rows."""
@@ -131,6 +137,10 @@ def _in_mid_month() -> AbstractContextManager[Any]:
     return time_machine.travel(today.replace(day=max(today.day, 5)), tick=True)
 
 
+def _tomorrow() -> AbstractContextManager[Any]:
+    return time_machine.travel(datetime.now(UTC) + timedelta(days=1), tick=True)
+
+
 @dataclass(frozen=True)
 class Case:
     """`done` says that one delivery did its work: without that, two would prove nothing."""
@@ -154,7 +164,10 @@ CASES = {
     "gateway.recheck_vendors": Case(lambda _books: VendorCheck.objects.exists()),
     "gateway.forget": Case(lambda _books: not IdempotentRequest.objects.exists()),
     "gateway.forget_transcripts": Case(
-        lambda books: not Transcript.objects.filter(tenant_id=books.tenant.pk).exists()
+        lambda books: not Transcript.objects.filter(pk=books.old.pk).exists()
+    ),
+    "gateway.compare_counts": Case(
+        lambda _books: CountComparison.objects.exists(), moment=_tomorrow
     ),
     "gateway.close_months": Case(
         lambda books: Invoice.objects.filter(tenant=books.tenant).exists(), moment=_in_mid_month

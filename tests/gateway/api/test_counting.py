@@ -3,9 +3,11 @@ import gzip
 import orjson
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from billing.estimation import count_prompt
-from billing.models import Account, Exchange, Transfer
+from billing.estimation.estimates import RULE_VERSION
+from billing.models import Account, CountCorrection, Exchange, Transfer
 from gateway.models import Model, Route, Vendor
 
 PATH = "/v1/tokens/count"
@@ -53,6 +55,25 @@ def test_a_prompt_is_counted_and_priced_and_costs_nothing(ask) -> None:
     assert Transfer.objects.count() == transfers
     now = Account.objects.get(pk=wallet.pk)
     assert (now.posted_nanos, now.held_nanos) == (wallet.posted_nanos, wallet.held_nanos)
+
+
+def test_what_a_vendors_own_counts_taught_is_in_the_answer(ask) -> None:
+    CountCorrection.objects.create(
+        vendor="north",
+        vendor_model=VENDOR_MODEL,
+        version=4,
+        family="qwen2.5",
+        rule_version=RULE_VERSION,
+        prompt_offset=12,
+        prompt_error="0.0300",
+        sample_size=90,
+        state="accepted",
+        decided_at=timezone.now(),
+    )
+    told = ask({"model": "small", "messages": MESSAGES}).json()
+    assert (told["tokens"], told["correction"], told["expected_error"]) == (38 + 12, 4, "0.0300")
+    assert told["cost"]["amount"] == "0.000050000"
+    assert "correction 4" in told["sentence"]
 
 
 @pytest.mark.parametrize(("max_tokens", "most"), [(None, 50), (1_000, 100)])

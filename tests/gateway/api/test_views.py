@@ -49,6 +49,7 @@ def test_a_settled_request_explains_its_charge_to_the_last_digit(caller, alice) 
         "family": "deepseek",
         "vocabulary": "o200k_base",
         "expected_error": "0.03",
+        "correction": None,
     }
     message = {
         "vendor_status": None,

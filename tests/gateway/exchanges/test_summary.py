@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.exchanges.summary import summarise
@@ -94,6 +94,7 @@ anything = st.recursive(
 
 
 @given(anything, anything)
+@example({"messages": [{"role": []}, {"role": {}}]}, None)
 def test_any_json_has_a_summary(request, completion) -> None:
     assert set(summarise(request, completion)) == {
         "system_prefix",
