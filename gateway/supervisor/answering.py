@@ -17,9 +17,25 @@ class Cycle(httptools_impl.RequestResponseCycle):
     _is_open_ended = False
 
     async def send(self, message: Any) -> None:
+        if self._goes_on(message):
+            body = message["body"]
+            if body:
+                self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+            return
         if self.scope["http_version"] == "1.0":
             self._leave_out_chunks(message)
         await super().send(message)
+
+    def _goes_on(self, message: Any) -> bool:
+        """Whether it is one more chunk of a stream to a client that takes it."""
+        return bool(
+            message.get("more_body")
+            and self.chunked_encoding
+            and self.response_started
+            and not self.flow.write_paused
+            and not self.disconnected
+            and self.scope["method"] != "HEAD"
+        )
 
     def _leave_out_chunks(self, message: Any) -> None:
         if message["type"] == "http.response.start":
