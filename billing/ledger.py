@@ -106,6 +106,14 @@ class HoldAnswer:
     def available_nanos(self) -> int:
         return self.posted_nanos + self.credit_limit_nanos - self.held_nanos
 
+    @property
+    def room_nanos(self) -> int:
+        """What a hold could be that is not refused for the same reason."""
+        limit = self.limit
+        if limit is None:
+            return self.available_nanos
+        return limit.amount_nanos - limit.posted_nanos - limit.held_nanos
+
 
 def hold_answer(row: Row) -> HoldAnswer:
     return HoldAnswer(row[1] == "held", row[2], row[3], row[4], _limit_passed(row[5]))

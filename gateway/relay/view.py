@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from billing.errors import LedgerUnavailable, QueueFull
 from billing.estimation import prompt_bound
 from billing.ids import new_exchange_id, request_id
-from billing.ledger import Hold, hold_answer
+from billing.ledger import Hold, HoldAnswer, hold_answer
 from billing.money import text_from_nanos
 from billing.rating import PriceVersion, hold_nanos
 from billing.writer import Row
@@ -36,6 +36,7 @@ from gateway.relay.idempotency import Claim, Replay
 from gateway.relay.refusals import money_refusal, rate_refusal
 from gateway.relay.request import ClientRequest, read_request
 from gateway.relay.routing import in_order, prompt_key
+from gateway.relay.second_look import counted_prompt
 from gateway.relay.settling import release_unanswered
 from gateway.runtime.limits import NO_LIMITS, Allowance, Grant, allowances, limit_headers
 from gateway.runtime.process import Runtime
@@ -219,7 +220,8 @@ class _Admission:
     ) -> Relayed:
         asked = request.max_output_tokens or model.default_output_tokens
         output_bound = min(asked, model.max_output_tokens)
-        prompt = nanos = 0
+        output_tokens = output_bound * request.n
+        prompt = 0
         if price is not None and not price.is_free:
             prompt = prompt_bound(
                 request.payload,
@@ -227,8 +229,53 @@ class _Admission:
                 family=routes[0].family or model.family,
                 correction=routes[0].correction,
             )
-            nanos = hold_nanos(prompt, output_bound * request.n, price)
+        nanos, answer = await self._reserve(principal, request, model, price, prompt, output_tokens)
+        if not answer.is_held and price is not None:
+            counted = await counted_prompt(
+                request,
+                model,
+                routes[0],
+                answer,
+                bound_tokens=prompt,
+                output_tokens=output_tokens,
+                price=price,
+            )
+            if counted is not None:
+                prompt = counted
+                nanos, answer = await self._reserve(
+                    principal, request, model, price, prompt, output_tokens
+                )
+        if not answer.is_held:
+            raise money_refusal(answer, nanos)
+        self._hold_nanos = nanos
+        accepted = Accepted(
+            arrival=self._arrival,
+            principal=principal,
+            request=request,
+            model=model,
+            routes=routes,
+            price=price,
+            currency=principal.currency,
+            hold_nanos=nanos,
+            prompt_bound=prompt,
+            output_bound=output_bound,
+            grant=self._grant,
+            claim=self._claimed,
+        )
+        return Relayed(self._headers(), accepted)
+
+    async def _reserve(
+        self,
+        principal: Principal,
+        request: ClientRequest,
+        model: PublicModel,
+        price: PriceVersion | None,
+        prompt_tokens: int,
+        output_tokens: int,
+    ) -> tuple[int, HoldAnswer]:
+        """Hold what so many tokens can cost at most; that many nanos, and what became of it."""
         arrival = self._arrival
+        nanos = 0 if price is None else hold_nanos(prompt_tokens, output_tokens, price)
         hold = Hold(
             exchange_id=arrival.exchange_id,
             tenant_id=principal.tenant_id,
@@ -244,25 +291,7 @@ class _Admission:
             is_test=principal.is_test,
             client_request_id=arrival.client_request_id,
         )
-        answer = hold_answer(await self._submit(hold))
-        if not answer.is_held:
-            raise money_refusal(answer, nanos)
-        self._hold_nanos = nanos
-        accepted = Accepted(
-            arrival=arrival,
-            principal=principal,
-            request=request,
-            model=model,
-            routes=routes,
-            price=price,
-            currency=principal.currency,
-            hold_nanos=nanos,
-            prompt_bound=prompt,
-            output_bound=output_bound,
-            grant=self._grant,
-            claim=self._claimed,
-        )
-        return Relayed(self._headers(), accepted)
+        return nanos, hold_answer(await self._submit(hold))
 
     async def _submit(self, hold: Hold) -> Row:
         try:

@@ -2,14 +2,17 @@
 
 import http.client
 import json
+import random
 
 import pytest
 import requests
 
 from billing.audit import audit
+from billing.estimation import count_prompt, prompt_bound
 from billing.ids import completion_id
 from billing.limits import set_limit
 from billing.models import Exchange, LimitPeriod
+from billing.money import text_from_nanos
 from gateway.models import Transcript
 from keys.models import KeyUse
 from keys.services import revoke_key
@@ -328,6 +331,41 @@ def test_a_request_that_could_cost_more_than_there_is_is_402(caller) -> None:
     alice = caller(balance="0.000001")
     answer = alice.chat("farthing-echo", max_tokens=1000)
     assert (answer.status_code, answer.json()["error"]["code"]) == (402, "estimate_exceeds_balance")
+
+
+SYLLABLES = ("inter", "national", "counter", "under", "stand", "micro", "scope", "able")
+INPUT_NANOS, OUTPUT_NANOS = 150, 600  # a token, of farthing-echo
+
+
+def loose() -> tuple[str, int, int]:
+    """A text that no process has met, what it counts as a prompt, and how it is bounded."""
+    text = "".join(random.choice(SYLLABLES) for _ in range(6_000))
+    body = {"messages": [{"role": "user", "content": text}]}
+    how = {"model": "echo", "family": "openai-o200k"}
+    counted, bound = count_prompt(body, **how).tokens, prompt_bound(body, **how)
+    assert bound > 2 * counted
+    return text, counted, bound
+
+
+def test_a_prompt_whose_bound_alone_is_too_dear_is_counted_and_served(caller) -> None:
+    text, counted, bound = loose()
+    enough = counted * INPUT_NANOS + 10 * OUTPUT_NANOS + 100
+    assert enough < bound * INPUT_NANOS
+    alice = caller(balance=text_from_nanos(enough))
+    answer = alice.chat("farthing-echo", text, max_tokens=10)
+    assert answer.status_code == 200
+    assert enough - 100 < alice.settled(answer).hold_nanos <= enough
+    assert alice.balance()[1] == 0
+
+
+def test_a_prompt_whose_count_is_too_dear_is_refused_as_it_was_bounded(caller) -> None:
+    text, counted, _ = loose()
+    balance = counted * INPUT_NANOS * 9 // 10
+    alice = caller(balance=text_from_nanos(balance))
+    answer = alice.chat("farthing-echo", text, max_tokens=10)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (402, "estimate_exceeds_balance")
+    assert alice.settled(answer).hold_nanos == 0
+    assert alice.balance() == (balance, 0)
 
 
 def test_a_spend_limit_refuses_and_says_which_its_size_and_its_reset(caller) -> None:
