@@ -31,6 +31,7 @@ ACTOR = "bench"
 CREDIT_NANOS = 1_000_000 * NANOS_PER_UNIT
 VENDOR = "bench"
 CONNECTIONS = 2_000
+TOTAL_SECONDS = 900  # longer than the longest stream
 LIMITED_PER_MINUTE, LIMITED_AT_ONCE = 1_000_000, 10_000  # never reached, always counted
 
 
@@ -39,7 +40,7 @@ def catalog(ground: Ground) -> str:
         "vendors:",
         (
             f"  - {{name: {VENDOR}, base_url: '{ground.vendor_url}', credential: bench-credential,"
-            f" max_connections: {CONNECTIONS}}}"
+            f" max_connections: {CONNECTIONS}, total_timeout: {TOTAL_SECONDS}}}"
         ),
         "models:",
     ]

@@ -11,6 +11,7 @@ KINDS = {  # model, whether it streams
     "stream": (wire.FAST, True),
     "paced": (wire.PACED, True),
     "slow": (wire.SLOW, True),
+    "held": (wire.HELD, True),
 }
 
 

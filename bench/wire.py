@@ -8,7 +8,8 @@ from gateway.supervisor.files import PRIVATE_FILE
 
 PATH = "/v1/chat/completions"
 FAST, PACED, SLOW = "bench-0", "bench-10", "bench-100"  # the number: ms between a stream's events
-MODELS = (FAST, PACED, SLOW)
+HELD = "bench-12000"  # a stream of ten minutes
+MODELS = (FAST, PACED, SLOW, HELD)
 EVENTS_PER_STREAM = 52
 MESSAGES = [
     {
