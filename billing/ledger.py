@@ -14,6 +14,7 @@ from uuid import UUID
 import orjson
 from django.db import connection, transaction
 
+from billing.storable import encode_item
 from billing.usage import Usage
 from billing.writer import SETTLE, Item, Row
 
@@ -255,7 +256,8 @@ def settle_now(settlements: Sequence[Settlement]) -> list[SettleAnswer]:
 
 
 def payload(items: Iterator[Item]) -> str:
-    return orjson.dumps([{**item, "n": number} for number, item in enumerate(items)]).decode()
+    numbered = ({**item, "n": number} for number, item in enumerate(items))
+    return (b"[%b]" % b",".join(map(encode_item, numbered))).decode()
 
 
 @contextmanager

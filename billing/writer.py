@@ -24,11 +24,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 import psycopg
 
 from billing.errors import LedgerUnavailable, QueueFull
 from billing.patience import answering_within
+from billing.storable import encode_item
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class GroupCommit:
         if self.waiting >= QUEUE_ITEMS or self._is_closing:
             raise QueueFull(f"The queue of {self.name} is full.")
         answer: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(item["tenant_id"], orjson.dumps(item)[1:], answer)
+        waiting = _Waiting(item["tenant_id"], encode_item(item)[1:], answer)
         if waiting.tenant_id in self._aside_tenants:
             self._set_aside([waiting])
         else:

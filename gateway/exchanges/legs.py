@@ -10,8 +10,8 @@ from typing import Any
 
 from billing.ids import completion_id
 from billing.models import Exchange, ExchangeState
+from billing.storable import storable_json
 from gateway.errors import ApiError
-from gateway.exchanges.masking import storable_json
 from gateway.exchanges.record import (
     MAX_STORED_BYTES,
     AnswerLeg,

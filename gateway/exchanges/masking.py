@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from billing.storable import storable
 
 DOTS = "••••"
 KEYLESS = "::keyless::"
 """The credential of a vendor that wants none: it says something, and is no secret."""
-REPLACEMENT = "\ufffd"
 MAX_HEADERS = 100
 SHORTEST_SECRET_CHARS = 12
 """No rule finds anything in less."""
@@ -81,7 +82,6 @@ _OWN_KEY = re.compile(
     r"(sk_(?:live|test|sys)_[0-9A-Za-z]{10}_)[0-9A-Za-z]{29}([0-9A-Za-z]{4})(?![0-9A-Za-z])"
 )
 _OWN_KEY_MASKED = re.compile(rf"sk_(?:live|test|sys)_[0-9A-Za-z]{{10}}_{DOTS}[0-9A-Za-z]{{4}}")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ODD_NAMES = {"etag": "ETag", "te": "TE", "www-authenticate": "WWW-Authenticate", "dnt": "DNT"}
 
 
@@ -95,22 +95,6 @@ def mask_headers(headers: HeaderItems, *, keeps_own_keys: bool = True) -> Header
         _mask_header(_name(name), value, keeps_own_keys=keeps_own_keys)
         for name, value in islice(headers, MAX_HEADERS)
     ]
-
-
-def storable(text: str) -> str:
-    """Return the text as PostgreSQL takes it: U+FFFD for NUL and for halves of characters."""
-    return _UNSTORABLE.sub(REPLACEMENT, text)
-
-
-def storable_json(value: Any) -> Any:
-    """Return the JSON value with every text and name in it storable."""
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return {storable(str(name)): storable_json(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [storable_json(item) for item in value]
-    return value
 
 
 def mask_text(text: str) -> str:

@@ -13,13 +13,12 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from billing.storable import storable, storable_json
 from gateway.exchanges.masking import (
     HeaderItems,
     mask_body,
     mask_headers,
     mask_text,
-    storable,
-    storable_json,
 )
 from gateway.exchanges.streams import mask_stream
 from gateway.exchanges.summary import summarise

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from gateway.exchanges.masking import DOTS, mask_body, storable_json
+from billing.storable import storable_json
+from gateway.exchanges.masking import DOTS, mask_body
 from gateway.models import KEYLESS
 from gateway.qualification.bounds import MAX_TEXT_CHARACTERS
 from gateway.qualification.findings import JsonObject

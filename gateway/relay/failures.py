@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
+from billing.storable import storable
 from gateway import errors
 from gateway.errors import ApiError
 
@@ -206,7 +207,7 @@ def failure_of_status(
     return Failure(
         error,
         vendor_status=status,
-        vendor_message=storable(said.message, MAX_STAFF_MESSAGE_CHARS),
+        vendor_message=storable(said.message[:MAX_STAFF_MESSAGE_CHARS]),
         retry_after_s=retry_after_s,
         may_try_next=not is_clients_fault,
         blame=blame,
@@ -219,7 +220,7 @@ def unreadable(status: int, message: str) -> Failure:
     return Failure(
         errors.upstream_failed_mid_response(),
         vendor_status=status,
-        vendor_message=storable(message, MAX_STAFF_MESSAGE_CHARS),
+        vendor_message=storable(message[:MAX_STAFF_MESSAGE_CHARS]),
         may_have_billed=True,
         fault=Fault.UNREADABLE,
     )
@@ -308,7 +309,7 @@ def clean(text: str, hidden: Mapping[str, str]) -> str:
     Hidden words that are long enough to be secrets go first and wherever they stand; shorter ones
     are names, and part of other words.
     """
-    text = _URL.sub("[address]", _CONTROLS.sub(" ", _cut(text)))
+    text = _URL.sub("[address]", storable(_CONTROLS.sub(" ", _cut(text))))
     for word in hidden:
         text = without_secret(text, word, hidden[word])
     text = _URL.sub("[address]", _MARKUP.sub(" ", text))
@@ -338,12 +339,6 @@ def _cut(text: str) -> str:
         return text
     whole_words, _, _ = text[:MAX_STAFF_MESSAGE_CHARS].rpartition(" ")
     return whole_words
-
-
-def storable(text: str, limit_chars: int) -> str:
-    """Return a vendor's text as PostgreSQL takes it: bounded, no NUL, no half surrogate pair."""
-    cut = text[:limit_chars].replace("\x00", "")
-    return cut.encode("utf-8", "replace").decode()
 
 
 def decode_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -21,7 +21,6 @@ from billing.money import text_from_nanos
 from billing.rating import cost_nanos
 from billing.usage import Usage, UsageReading, read_usage
 from billing.writer import GroupCommit, Item
-from gateway.exchanges.masking import storable
 from gateway.relay.accepted import Accepted
 from gateway.relay.attempt import Attempt
 from gateway.relay.capture import Capture
@@ -182,7 +181,7 @@ class Settling:
             duration_ms=_ms(now_s - arrival.started_s),
             status_code=self._status_code,
             error_code=self._error_code,
-            finish_reason=_storable(attempt.relay.finish_reason),
+            finish_reason=attempt.relay.finish_reason,
             attempts=[
                 attempt.summary(number, arrival.started_s)
                 for number, attempt in enumerate(self._attempts, 1)
@@ -335,10 +334,6 @@ def _send_task(exchange_id: str) -> None:
         estimate_exchange.apply_async((exchange_id,), retry=False)
     except Exception as error:  # noqa: BLE001  # kombu raises its transports' own errors
         logger.warning("Celery was not told of %s: %s", exchange_id, type(error).__name__)
-
-
-def _storable(text: str | None) -> str | None:
-    return None if text is None else storable(text)
 
 
 def _ms(seconds: float) -> int:

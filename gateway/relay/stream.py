@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from billing.storable import storable
 from billing.usage import find_usage, latest_usage
 from gateway.relay import template as templates
 from gateway.relay.assemble import CHUNK, Fold, has_output, index_of, split
-from gateway.relay.failures import Fault, VendorError, find_error, read_error, storable
+from gateway.relay.failures import Fault, VendorError, find_error, read_error
 from gateway.relay.json_text import encode
 from gateway.relay.sse import (
     DONE,
@@ -279,7 +280,7 @@ class EventStream:
 
     def _into_fold(self, fold: Fold, line: bytes, value: JsonObject) -> bytes:
         self.event_count += 1
-        self._folded_bytes += len(line)
+        self._folded_bytes += len(line or encode(value))
         if self._folded_bytes > self._max_folded_bytes:
             self._end(Fault.TOO_LARGE)
         fold.add(value)
@@ -391,4 +392,4 @@ def _goes_on(choice: Any) -> bool:
 
 
 def _name(value: Any) -> str | None:
-    return storable(value, MAX_NAME_CHARS) or None if isinstance(value, str) else None
+    return storable(value[:MAX_NAME_CHARS]) or None if isinstance(value, str) else None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import orjson
 
+from billing.storable import encode_item
 from billing.writer import Item
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Spool:
                 raise OSError("the spool is full")  # noqa: TRY301  # told like a full disk
             part = path.with_suffix(".part")
             with part.open("wb") as file:
-                file.write(orjson.dumps(item))
+                file.write(encode_item(item))
                 file.flush()
                 os.fsync(file.fileno())
             part.rename(path)

@@ -81,16 +81,25 @@ def test_an_item_that_is_no_json_is_refused_before_it_is_queued(world) -> None:
     async def submit() -> int:
         group = holds_writer()
         with pytest.raises(TypeError):
-            group.submit(a_hold(tenant, 1, model="\ud83d").item())
+            group.submit({**a_hold(tenant, 1).item(), "model": object()})
         return group.waiting
 
     assert run(submit()) == 0
 
 
-def test_a_text_that_postgresql_refuses_harms_no_neighbour(world) -> None:
+def test_a_text_that_postgresql_would_refuse_is_mended(world) -> None:
+    tenant = world.tenant(balance="1")
+    holds = [a_hold(tenant, 1, model=text) for text in ("a\x00b", "\ud83d")]
+    rows = run(together(holds_writer(), [hold.item() for hold in holds]))
+    assert all(hold_answer(row).is_held for row in rows)
+    found = Exchange.objects.in_bulk([hold.exchange_id for hold in holds])
+    assert [found[hold.exchange_id].model for hold in holds] == ["a\ufffdb", "\ufffd"]
+
+
+def test_a_value_that_postgresql_refuses_harms_no_neighbour(world) -> None:
     tenant = world.tenant(balance="1")
     items = [a_hold(tenant, 1, model=f"m{n}").item() for n in range(10)]
-    items[3]["model"] = "a\x00b"
+    items[3]["created_at"] = "never"
 
     rows = run(together(holds_writer(), items))
 

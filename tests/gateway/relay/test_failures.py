@@ -161,7 +161,7 @@ def test_no_part_of_a_refusal_names_the_vendor(place):
 
 def test_what_staff_read_can_be_stored():
     failure = failed(500, "a\x00b\ud83d")
-    assert failure.vendor_message == "ab?"
+    assert failure.vendor_message == "a\ufffdb\ufffd"
 
 
 def test_an_unreadable_answer_may_have_cost():

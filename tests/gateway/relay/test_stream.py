@@ -134,7 +134,7 @@ def test_names_are_noted_as_they_can_be_stored():
     facts = Facts()
     facts.note({**chunk("a", finish="s\x00top"), "id": "v" * 9999, "model": "m\ud83d"})
     assert facts.vendor_id == "v" * MAX_NAME_CHARS
-    assert (facts.vendor_model, facts.finish_reason) == ("m?", "stop")
+    assert (facts.vendor_model, facts.finish_reason) == ("m\ufffd", "s\ufffdtop")
 
 
 def test_null_usage_stays_for_a_client_that_asked():
