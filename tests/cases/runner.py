@@ -4,8 +4,10 @@ A case says what a vendor sends, what the client asks, what it gets and what is 
 vendors, a model and a tenant of its own, so that no case sees what another left behind.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +15,7 @@ from billing.models import Charge, Exchange, Price
 from billing.money import nanos_from_text
 from gateway.models import Model, Route, Vendor
 from tests.api.conftest import Caller
-from tests.cases.client import Got, ask
+from tests.cases.client import Got, ask, open_call
 from tests.cases.wire import HELLO, JSON, VENDOR_MODEL, Answer, CaseVendor
 from tests.raw_vendor import Call
 from tests.stack import Stack, until
@@ -223,6 +225,22 @@ def is_served(base_url: str, case: Case, poor: Caller) -> bool:
     return got.status == 402
 
 
+@contextlib.contextmanager
+def reading_slowly(case: Case, caller: Caller) -> Iterator[socket.socket]:
+    """Send a case's request, and let the test read as much of the answer as it likes."""
+    headers = [("Authorization", f"Bearer {caller.secret}"), *TYPED]
+    with open_call(
+        caller.base_url, case.asks.body(case.model), headers, window_bytes=4_096
+    ) as wire:
+        yield wire
+
+
+def settled_rows(caller: Caller, outcome: str, count: int) -> list[Exchange]:
+    rows = Exchange.objects.filter(tenant_id=caller.tenant.pk, charge__outcome=outcome)
+    rows = rows.filter(state="settled").select_related("charge")
+    return until(lambda: list(rows) if rows.count() == count else None)
+
+
 def check_answer(got: Got, gets: Gets) -> None:
     statuses = gets.status if isinstance(gets.status, tuple) else (gets.status,)
     assert got.status in statuses, got.body[:500]
@@ -289,7 +307,7 @@ def check_payment(caller: Caller, got: Got, pays: Pays, balance: str) -> Exchang
     if pays.cost is not None:
         assert charge.charge_nanos == _exact_nanos(pays.cost)
     if pays is not NOTHING:
-        _check_charge(charge, pays)
+        check_charge(charge, pays)
     if pays.outcome is not None:
         assert charge.outcome == pays.outcome
     posted = nanos_from_text(balance) - charge.charge_nanos
@@ -297,7 +315,7 @@ def check_payment(caller: Caller, got: Got, pays: Pays, balance: str) -> Exchang
     return exchange
 
 
-def _check_charge(charge: Charge, pays: Pays) -> None:
+def check_charge(charge: Charge, pays: Pays) -> None:
     usage = usage_of(charge)
     assert charge.usage_source == pays.source
     assert_within(usage.prompt_tokens, pays.prompt)
