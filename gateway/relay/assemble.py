@@ -27,6 +27,8 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_det
 OUTPUT_FIELDS = ("content", "tool_calls", "refusal", "function_call", "audio", *REASONING_FIELDS)
 MAX_MERGE_DEPTH = 8
 """Below this, a value that comes again replaces the one before it."""
+MAX_CHOICES = 128
+"""Of one answer; a client may not ask for more."""
 SHARED_FIELDS = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
@@ -91,8 +93,9 @@ def has_output(choice: JsonObject) -> bool:
 
 
 def index_of(entry: JsonObject) -> int:
+    """Return the choice that an entry belongs to: the first, where it names none that can be."""
     index = entry.get("index")
-    return index if type(index) is int else 0
+    return index if type(index) is int and 0 <= index < MAX_CHOICES else 0
 
 
 class _Choice:

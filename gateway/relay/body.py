@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.relay.assemble import Fold
 from gateway.relay.failures import VendorError, read_error
-from gateway.relay.json_text import decode, encode, replace_identity
+from gateway.relay.json_text import decode, decode_run, encode, replace_identity, unwrapped
 from gateway.relay.sse import DONE_TEXT, read_events
 from gateway.relay.stream import Wish, tidied
 
@@ -19,7 +19,7 @@ def json_or_none(text: bytes) -> Any:
     if text.endswith(DONE_TEXT):
         text = text.removesuffix(DONE_TEXT).rstrip().removesuffix(b"data:")
     try:
-        return decode(text)
+        return unwrapped(decode(text))
     except ValueError:
         return None
 
@@ -39,14 +39,16 @@ def flaw_of(value: Any, text: bytes) -> str | None:
 def lines_of(value: Any, text: bytes) -> bytes | None:
     """Return what came as one body as the lines of a stream, where that is what it is.
 
-    Some vendors write the objects of a stream one a line, others all of them in one list.
+    Some vendors write the objects of a stream one a line, or one behind the other, others all of
+    them in one list. What follows them and is none has a line of its own.
     """
-    if isinstance(value, list):
-        return b"\n".join(map(encode, value)) + b"\n"
-    first, line_end, _rest = text.partition(b"\n")
-    if value is None and line_end and isinstance(json_or_none(first), dict):
-        return text + b"\n"
-    return None
+    rest = b""
+    if value is None:
+        found, rest = decode_run(text)
+        value = found or None
+    if not isinstance(value, list):
+        return None
+    return b"\n".join((*map(encode, value), rest, b"", b""))
 
 
 def _is_choice(choice: Any) -> bool:
@@ -66,7 +68,7 @@ def whole(completion: JsonObject) -> JsonObject:
 def said_by(text: bytes) -> tuple[VendorError, JsonObject]:
     """Return what a body under an error status says, and the object that says it."""
     value = json_or_none(text)
-    if value is None and text.startswith(b"data:"):
+    if value is None:
         value = next(read_events(text), None)
     if isinstance(value, list) and value:
         value = value[0]

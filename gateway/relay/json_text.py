@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ MAX_INTEGER_DIGITS = 1_000
 """Of an integer that is kept; Python refuses to read or write one much longer."""
 
 _COLONS = (b":", b": ")
+_BETWEEN = re.compile(r"(?:[\s,;]|\\[nr]|data:)*", re.IGNORECASE)
 _NULL_FOR_CONSTANT = {"NaN": None, "Infinity": None, "-Infinity": None}
 
 
@@ -31,6 +33,46 @@ def decode(text: bytes) -> Any:
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_deeper_than(MAX_DEPTH, value):
         raise ValueError("nested too deeply")
     return value
+
+
+def decode_run(text: bytes) -> tuple[list[Any], bytes]:
+    """Decode objects one behind the other; return them, and the rest from where one is none.
+
+    A list of objects is so many of them. Between them may stand what vendors are known to put
+    there: blanks, commas, line ends that were escaped, and the name of an event's field.
+    """
+    characters = text.decode("utf-8", "replace")
+    found: list[Any] = []
+    at = _next(characters, 0)
+    while at < len(characters):
+        try:
+            value, end = _FORGIVING.raw_decode(characters, at)
+        except (ValueError, RecursionError):
+            break
+        objects = objects_of(value)
+        if not objects or is_deeper_than(MAX_DEPTH, value):
+            break
+        found += objects
+        at = _next(characters, end)
+    return found, characters[at:].encode()
+
+
+def objects_of(value: Any) -> list[dict[str, Any]]:
+    """Return the object, or the objects of a list that has nothing else."""
+    if isinstance(value, dict):
+        return [value]
+    is_list = isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+    return value if is_list else []
+
+
+def unwrapped(value: Any) -> Any:
+    """Return what a text says that is a JSON object itself: some vendors encode twice."""
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return value
+    try:
+        return decode(value.encode("utf-8", "replace"))
+    except ValueError:
+        return value
 
 
 def is_deeper_than(levels: int, value: Any) -> bool:
@@ -107,15 +149,14 @@ def find_member(text: bytes, name: str, value: Any) -> tuple[int, int] | None:
 def _decode_forgiving(text: bytes) -> Any:
     encoding = json.detect_encoding(text)
     try:
-        return json.loads(
-            text.decode(encoding, "replace"),
-            strict=False,
-            parse_constant=_NULL_FOR_CONSTANT.__getitem__,
-            parse_float=_finite_or_none,
-            parse_int=_integer_or_none,
-        )
+        return _FORGIVING.decode(text.decode(encoding, "replace"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _next(characters: str, at: int) -> int:
+    match = _BETWEEN.match(characters, at)
+    return at if match is None else match.end()
 
 
 def _finite_or_none(text: str) -> float | None:
@@ -125,3 +166,11 @@ def _finite_or_none(text: str) -> float | None:
 
 def _integer_or_none(text: str) -> int | None:
     return int(text) if len(text) <= MAX_INTEGER_DIGITS else None
+
+
+_FORGIVING = json.JSONDecoder(
+    strict=False,
+    parse_constant=_NULL_FOR_CONSTANT.__getitem__,
+    parse_float=_finite_or_none,
+    parse_int=_integer_or_none,
+)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import orjson
 
 from gateway.errors import ApiError, invalid_request, too_large
+from gateway.relay.assemble import MAX_CHOICES
 from gateway.relay.inflate import InflatedTooLargeError, InflateError, Inflater
 from gateway.relay.json_text import is_deeper_than
 
@@ -16,7 +17,6 @@ MAX_BODY_BYTES = 50 * 1024 * 1024
 MAX_DEPTH = 100
 """Levels of nesting; everything that later walks a body may recurse this far."""
 MAX_MODEL_CHARS = 256
-MAX_CHOICES = 128
 MAX_OUTPUT_TOKENS = 2**31 - 1
 MAX_PARAM_CHARS = 64
 

@@ -3,13 +3,13 @@
 Lines end in LF, CRLF or CR, cut anywhere. A data line that is a whole JSON object is an event as
 soon as its line ends, since nothing that follows could make valid JSON of it: so a vendor that
 leaves out the blank line between events is read like any other, and no event waits for a blank
-line that may never come.
+line that may never come. So are objects one behind the other on one line, or in one list.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from gateway.relay.json_text import decode
+from gateway.relay.json_text import decode, decode_run, objects_of, unwrapped
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Of one event, and so of what is held back while one arrives. Images come in one event."""
@@ -37,6 +37,7 @@ DONE_TEXT = b"[DONE]"
 MAX_STRAY_BYTES = 500
 """Of the first line that belongs to no event: what was said instead of an answer."""
 
+_BOM = b"\xef\xbb\xbf"
 _QUOTES = b"\"'"
 _FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})  # b"" is a comment's
 _ENDS = frozenset({b"done", b"end"})
@@ -149,15 +150,21 @@ class EventParser:
     def _data(self, line: bytes, text: bytes) -> list[Event]:
         if is_end_mark(text):
             return [*self._flush(), Event(line, DONE)]
-        if not self._held and text.startswith(b"{") and text.endswith(b"}"):
-            value = _value(text)
-            if value is not MALFORMED:
-                return [Event(line, value, self._name)]
+        if not self._held:
+            if text.startswith(b"{") and text.endswith(b"}"):
+                value = _value(text)
+                if value is not MALFORMED:
+                    return [Event(line, value, self._name)]
+            values, rest = _run(text)
+            if values and not rest:
+                return [Event(b"", value, self._name) for value in values]
         self._hold(text)
         return []
 
     def _unknown(self, line: bytes) -> list[Event]:
         """Take a line without a field: more of an object that began, or no part of any event."""
+        if line.startswith(_BOM):
+            return self.push_line(line.removeprefix(_BOM))
         if self._held:
             self._hold(line)
         else:
@@ -175,13 +182,15 @@ class EventParser:
         held, self._held, self._held_bytes = self._held, [], 0
         if not held:
             return []
-        value = _value(b"\n".join(held))
+        text = b"\n".join(held)
+        value = unwrapped(_value(text))
         if value is not MALFORMED:
-            return [Event(b"", value, self._name)]
-        values = [value for value in map(_value, held) if value is not MALFORMED]
-        if not values:
-            return [Event(held[0], MALFORMED, self._name)]
-        return [Event(b"", value, self._name) for value in values]
+            return [Event(b"", value, self._name) for value in objects_of(value) or [value]]
+        values, rest = _run(text)
+        if rest and len(held) > 1:  # a line that is no JSON hides none of the others
+            values = max(values, [value for line in held for value in _run(line)[0]], key=len)
+        events = [Event(b"", value, self._name) for value in values]
+        return [*events, Event(rest, MALFORMED, self._name)] if rest or not events else events
 
 
 def is_end_mark(text: bytes) -> bool:
@@ -196,11 +205,17 @@ def read_events(stream: bytes) -> Iterator[Any]:
     """
     lines = LineBuffer(len(stream))
     parser = EventParser(len(stream) * (1 + LINE_OVERHEAD_BYTES))
-    text = lines.push(stream.removeprefix(b"\xef\xbb\xbf")) + lines.flush()
+    text = lines.push(stream.removeprefix(_BOM)) + lines.flush()
     for line in (*text.split(b"\n"), b""):
         for event in parser.push_line(line):
             if not isinstance(event.value, _Marker):
                 yield event.value
+
+
+def _run(text: bytes) -> tuple[list[Any], bytes]:
+    """Return the objects of a text, with the end mark if it follows them, and what is neither."""
+    values, rest = decode_run(text)
+    return ([*values, DONE], b"") if is_end_mark(rest) else (values, rest)
 
 
 def _value(text: bytes) -> Any:

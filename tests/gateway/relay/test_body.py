@@ -66,8 +66,9 @@ def test_a_chunk_is_made_whole_and_a_completion_left_alone():
 @pytest.mark.parametrize(
     ("value", "text", "lines"),
     [
-        ([{"a": 1}, {"b": 2}], b"", b'{"a":1}\n{"b":2}\n'),
-        (None, b'{"a":1}\n{"b":2}', b'{"a":1}\n{"b":2}\n'),
+        ([{"a": 1}, {"b": 2}], b"", b'{"a":1}\n{"b":2}\n\n\n'),
+        (None, b'{"a":1}\n{"b":2}', b'{"a":1}\n{"b":2}\n\n\n'),
+        (None, b'{"a":1}{"b":', b'{"a":1}\n{"b":\n\n'),
         (None, b'{"a":1', None),
         (None, b'{\n"a":1', None),
         (None, b"<html>\n</html>", None),

@@ -34,7 +34,7 @@ def parsed(stream: bytes, *, name: bool = False) -> list:
         (b'data: {"a":\ndata: 1}\n\n', [{"a": 1}]),
         (b'data: {"a":\r\ndata: 1}\r\n\r\n', [{"a": 1}]),
         (b'data: {\ndata: "a":1\ndata: }\n\ndata: {"a":2}\n\n', [{"a": 1}, {"a": 2}]),
-        (b'data: x\ndata: {"a":1}\ndata: {"a":2}\n\n', [{"a": 1}, {"a": 2}]),
+        (b'data: x\ndata: {"a":1}\ndata: {"a":2}\n\n', [{"a": 1}, {"a": 2}, MALFORMED]),
         (b"data: [DONE]\n\n", [DONE]),
         (b"data:[DONE]", [DONE]),
         (b'data: {"a":1}\ndata: [DONE]\n', [{"a": 1}, DONE]),
