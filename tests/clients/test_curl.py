@@ -1,4 +1,4 @@
-"""curl, in both versions of HTTP that it speaks without TLS."""
+"""curl, in the versions of HTTP that it speaks or offers without TLS."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 pytestmark = [
     pytest.mark.stack,
-    pytest.mark.parametrize("version", ["--http1.0", "--http1.1"]),
+    pytest.mark.parametrize("version", ["--http1.0", "--http1.1", "--http2"]),
 ]
 
 
@@ -76,7 +76,7 @@ def test_a_stream_is_chunked_only_where_chunks_are_known(version, account) -> No
     answer = curl(version, alice, "farthing-echo", "--raw", stream=True)
     assert (answer.code, answer.status) == (0, 200)
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    if version == "--http1.1":
+    if version != "--http1.0":
         assert answer.headers["transfer-encoding"] == "chunked"
         assert answer.body.endswith("\r\n0\r\n\r\n")
     else:
