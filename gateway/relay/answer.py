@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway import errors
-from gateway.relay.assemble import Fold, split
+from gateway.relay.assemble import Fold, mended, split
 from gateway.relay.body import (
     MAX_ERROR_BODY_BYTES,
     client_body,
@@ -65,7 +65,7 @@ JSON = "application/json"
 
 _BLANKS = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
-_NOTHING_YET = re.compile(rb"\A(?:[ \t\r\n]|\xef\xbb\xbf)*")
+_NOTHING_YET = re.compile(rb"\A(?:[ \t\r\n\x00\x1e]|\xef\xbb\xbf)*")
 _GZIP_START = b"\x1f"  # no text begins so, whatever it is labelled
 _EVENT_STARTS = b":deirDEIR"  # a comment, data, event, id, retry
 _ERROR_STATUSES_FROM = 300  # a redirect is never followed, and so is an error as well
@@ -377,6 +377,7 @@ class AnswerRelay:
             return out if self.ended else out + self._finish(fault)
         said = None
         if isinstance(value, dict):
+            value = mended(value)
             self._facts.note_usage(value)
             said = find_error(value)
         flaw = flaw_of(value, text)

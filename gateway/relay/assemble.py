@@ -92,6 +92,24 @@ def has_output(choice: JsonObject) -> bool:
     return any(message.get(name) for name in OUTPUT_FIELDS)
 
 
+def mended(value: JsonObject) -> JsonObject:
+    """Return a chunk or completion with a list of choices, and objects as their deltas.
+
+    Some vendors write the one choice without its list, or a delta's text without its object.
+    """
+    choices = value.get("choices")
+    if isinstance(choices, dict):
+        choices = [choices]
+    elif not isinstance(choices, list) or not any(map(_has_bare_text, choices)):
+        return value
+    return {**value, "choices": [_with_delta(choice) for choice in choices]}
+
+
+def is_whole(choice: Any) -> bool:
+    """Say whether a chunk's choice is one of a completion: some vendors send one in one event."""
+    return isinstance(choice, dict) and _is_filled(choice, "message") and not choice.get("delta")
+
+
 def index_of(entry: JsonObject) -> int:
     """Return the choice that an entry belongs to: the first, where it names none that can be."""
     index = entry.get("index")
@@ -99,17 +117,23 @@ def index_of(entry: JsonObject) -> int:
 
 
 class _Choice:
-    __slots__ = ("_fields", "_index", "_message")
+    __slots__ = ("_fields", "_has_deltas", "_index", "_message")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._fields = _Object()
+        self._has_deltas = False
         self._message = _Object(role="assistant", content=None)
 
     def add(self, choice: JsonObject) -> None:
+        """Add what is new: a message beside deltas, or behind them, says the same once more."""
         for name, value in choice.items():
-            if name in {"delta", "message"}:
-                if isinstance(value, dict):
+            if name == "delta":
+                if isinstance(value, dict) and value:
+                    _merge(self._message, value)
+                    self._has_deltas = self._has_deltas or has_output(choice)
+            elif name == "message":
+                if is_whole(choice) and not self._has_deltas:
                     _merge(self._message, value)
             elif name == "text" and isinstance(value, str):
                 _merge(self._message, {"content": value})
@@ -192,6 +216,19 @@ def _replace(target: JsonObject, name: str, value: Any) -> None:
     """Set a value; null and "" say nothing about one that came before."""
     if name not in target or not (value is None or value == ""):
         target[name] = value
+
+
+def _has_bare_text(choice: Any) -> bool:
+    return isinstance(choice, dict) and isinstance(choice.get("delta"), str)
+
+
+def _with_delta(choice: Any) -> Any:
+    return {**choice, "delta": {"content": choice["delta"]}} if _has_bare_text(choice) else choice
+
+
+def _is_filled(holder: JsonObject, name: str) -> bool:
+    value = holder.get(name)
+    return isinstance(value, dict) and bool(value)
 
 
 def _joined(value: Any) -> Any:

@@ -38,6 +38,8 @@ MAX_STRAY_BYTES = 500
 """Of the first line that belongs to no event: what was said instead of an answer."""
 
 _BOM = b"\xef\xbb\xbf"
+_NOISE = b"\x00\x1e" + _BOM
+"""What may stand before a line and is none of it."""
 _QUOTES = b"\"'"
 _FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})  # b"" is a comment's
 _ENDS = frozenset({b"done", b"end"})
@@ -163,8 +165,9 @@ class EventParser:
 
     def _unknown(self, line: bytes) -> list[Event]:
         """Take a line without a field: more of an object that began, or no part of any event."""
-        if line.startswith(_BOM):
-            return self.push_line(line.removeprefix(_BOM))
+        bare = line.lstrip(_NOISE)
+        if bare != line:
+            return self.push_line(bare)
         if self._held:
             self._hold(line)
         else:

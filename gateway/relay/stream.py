@@ -6,7 +6,7 @@ from typing import Any, Final
 from billing.storable import storable
 from billing.usage import find_usage, latest_usage
 from gateway.relay import template as templates
-from gateway.relay.assemble import CHUNK, Fold, has_output, index_of, split
+from gateway.relay.assemble import CHUNK, Fold, has_output, index_of, is_whole, mended, split
 from gateway.relay.failures import Fault, VendorError, find_error, read_error
 from gateway.relay.json_text import encode
 from gateway.relay.sse import (
@@ -48,6 +48,7 @@ class Facts:
     """What settling and the record need to know of an answer, as far as it has come."""
 
     has_output: bool = False
+    has_deltas: bool = False
     finish_reason: str | None = None
     vendor_id: str | None = None
     vendor_model: str | None = None
@@ -81,7 +82,9 @@ class Facts:
     def _note_choice(self, choice: JsonObject) -> None:
         index = index_of(choice)
         self.seen.add(index)
-        self.has_output = self.has_output or has_output(choice)
+        if has_output(choice):
+            self.has_output = True
+            self.has_deltas = self.has_deltas or bool(choice.get("delta"))
         reason = _name(choice.get("finish_reason"))
         if reason:
             self.finished.add(index)
@@ -243,14 +246,19 @@ class EventStream:
             if event.name == b"error":
                 self._end(read_error(event.line.decode("utf-8", "replace")))
         elif isinstance(value, dict):
-            self._facts.note_usage(value)
-            said = find_error(value, event.name)
-            if said is not None:
-                self._end(said)
-            # What has no choices is a ping, or an event of another dialect.
-            elif self.outcome is None and isinstance(value.get("choices"), list):
-                self._facts.note(value)
-                return self._on_chunk(event.line, value)
+            chunk = mended(value)
+            return self._on_object(event.line if chunk is value else b"", chunk, event.name)
+        return b""
+
+    def _on_object(self, line: bytes, value: JsonObject, name: bytes) -> bytes:
+        self._facts.note_usage(value)
+        said = find_error(value, name)
+        if said is not None:
+            self._end(said)
+        # What has no choices is a ping, or an event of another dialect.
+        elif self.outcome is None and isinstance(value.get("choices"), list):
+            self._facts.note(value)
+            return self._on_chunk(line, value)
         return b""
 
     def _note_stray(self, line: bytes) -> None:
@@ -296,8 +304,11 @@ class EventStream:
         if ordinary:
             return ordinary
         wanted = client_chunk(value, self._wish)
-        if any(_is_whole(choice) for choice in value["choices"]):
-            return b"".join(map(event_of, split(wanted)))
+        if any(map(is_whole, value["choices"])):
+            if not self._facts.has_deltas:
+                return b"".join(map(event_of, split(wanted)))
+            choices = [_without_message(choice) for choice in wanted["choices"]]
+            return event_of({**wanted, "choices": choices})
         if line and self._may_learn(value):
             self._learn(line, value, wanted)
         return self._as_ordinary(line) or event_of(wanted)
@@ -354,7 +365,7 @@ def _client_choice(choice: JsonObject) -> JsonObject:
     choice = tidied(choice, keep_usage=False)
     if type(choice.get("index")) is not int:
         choice = {**choice, "index": 0}
-    if not isinstance(choice.get("delta"), dict) and not _is_whole(choice):
+    if not isinstance(choice.get("delta"), dict) and not is_whole(choice):
         text = choice.get("text")
         choice = {**choice, "delta": {"content": text} if isinstance(text, str) else {}}
     return choice
@@ -378,13 +389,11 @@ def _without_usage(holder: JsonObject) -> JsonObject:
     return {name: value for name, value in holder.items() if name != "usage"}
 
 
-def _is_whole(choice: Any) -> bool:
-    """Say whether a chunk's choice is one of a completion: some vendors send one in one event."""
-    return (
-        isinstance(choice, dict)
-        and isinstance(choice.get("message"), dict)
-        and not isinstance(choice.get("delta"), dict)
-    )
+def _without_message(choice: JsonObject) -> JsonObject:
+    """Return a choice of a stream's last chunk without the text that came in deltas before."""
+    if not is_whole(choice):
+        return choice
+    return {**{name: held for name, held in choice.items() if name != "message"}, "delta": {}}
 
 
 def _goes_on(choice: Any) -> bool:

@@ -178,3 +178,62 @@ def test_choices_beyond_all_bounds_are_the_first_one():
     far = [chunk(choices=[{"index": at, "delta": {"content": "a"}}]) for at in (0, 128, -1)]
     value = json.loads(run(answer, events(*far, STOP) + DONE))
     assert [choice["message"]["content"] for choice in value["choices"]] == ["aaa"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {**chunk(), "choices": {"index": 0, "delta": {"content": "lo"}, "finish_reason": None}},
+        chunk(choices=[{"index": 0, "delta": "lo", "finish_reason": None}]),
+        chunk(choices={"index": 0, "delta": "lo", "finish_reason": None}),
+        chunk(
+            choices=[
+                {
+                    "index": 0,
+                    "delta": {"content": "lo"},
+                    "message": {"content": "lo"},
+                    "finish_reason": None,
+                }
+            ]
+        ),
+    ],
+)
+def test_a_choice_without_its_list_or_its_object_loses_no_text(odd, stream):
+    answer = relay(stream=stream)
+    out = run(answer, events(ROLE, chunk("Hel"), odd, STOP) + DONE)
+    text = text_of(out) if stream else json.loads(out)["choices"][0]["message"]["content"]
+    assert text == "Hello"
+
+
+@pytest.mark.parametrize("message", ["Hello", ""])
+@pytest.mark.parametrize("extra", [{}, {"delta": {}}, {"delta": None}])
+def test_a_whole_message_behind_its_deltas_says_nothing_new(message, extra):
+    last = {"index": 0, "message": {"role": "assistant", "content": message}, **extra}
+    sent = events(*VALUES[:3], chunk(choices=[{**last, "finish_reason": "stop"}])) + DONE
+    out = run(relay(), sent)
+    assert text_of(out) == "Hello"
+    *_, closing, _done = client_values(out)
+    assert closing["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    folded = json.loads(run(relay(stream=False), sent))["choices"][0]
+    assert (folded["message"]["content"], folded["finish_reason"]) == ("Hello", "stop")
+
+
+@pytest.mark.parametrize("extra", [{}, {"delta": {}}])
+def test_messages_instead_of_deltas_are_pieces_of_a_text(extra):
+    pieces = [
+        chunk(choices=[{"index": 0, "message": {"content": text}, "finish_reason": None, **extra}])
+        for text in ("Hel", "lo")
+    ]
+    assert text_of(run(relay(), events(ROLE, *pieces, STOP) + DONE)) == "Hello"
+    value = json.loads(run(relay(stream=False), events(ROLE, *pieces, STOP) + DONE))
+    assert value["choices"][0]["message"]["content"] == "Hello"
+
+
+def test_noise_before_a_line_is_none_of_it():
+    sent = b"\x00\x00" + b"\x1e".join(event(value) for value in VALUES) + b"\x00" + DONE
+    plain, noisy = relay(), relay()
+    expected = told(plain, run(plain, events(*VALUES) + DONE))
+    assert told(noisy, run(noisy, *(bytes([byte]) for byte in sent))) == expected
+    value = json.loads(run(relay(stream=False), b"\x00\n" + body(completion()), headers=JSON))
+    assert value["choices"] == completion()["choices"]
