@@ -10,6 +10,9 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.plumbing import resolve_type_hint
 from drf_spectacular.utils import extend_schema
 
+from gateway.relay.assemble import MAX_CHOICES
+from gateway.relay.request import MAX_MODEL_CHARS, MAX_OUTPUT_TOKENS
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 RELAY_REFUSALS = (400, 401, 402, 403, 404, 413, 429, 500, 502, 503, 504)
@@ -26,19 +29,32 @@ COUNT_DESCRIPTION = (
     "`max_tokens` (or the model) allows. An `Idempotency-Key` is accepted and changes nothing: the "
     "same body has the same count."
 )
+_CONTROLS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_MODEL_PATTERN = rf"^[^{_CONTROLS}]*[^{_CONTROLS}\s][^{_CONTROLS}]*$"
+
+
+def _counted(limit: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1, "maximum": limit, "nullable": True}
+
+
 CHAT_REQUEST_SCHEMA = {
     "application/json": {
         "type": "object",
         "required": ["model", "messages"],
         "additionalProperties": True,
         "properties": {
-            "model": {"type": "string", "maxLength": 256},
+            "model": {"type": "string", "maxLength": MAX_MODEL_CHARS, "pattern": _MODEL_PATTERN},
             "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
-            "stream": {"type": "boolean", "default": False},
-            "max_tokens": {"type": "integer", "minimum": 1},
+            "stream": {"type": "boolean", "default": False, "nullable": True},
+            "max_tokens": _counted(MAX_OUTPUT_TOKENS),
+            "max_completion_tokens": _counted(MAX_OUTPUT_TOKENS),
+            "n": _counted(MAX_CHOICES),
             "stream_options": {
                 "type": "object",
-                "properties": {"include_usage": {"type": "boolean", "default": False}},
+                "nullable": True,
+                "properties": {
+                    "include_usage": {"type": "boolean", "default": False, "nullable": True}
+                },
             },
         },
     }
@@ -94,4 +110,7 @@ def document() -> dict[str, Any]:
     generator = SchemaGenerator(patterns=patterns)  # type: ignore[no-untyped-call]  # no stubs
     made = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     made["components"].setdefault("schemas", {})["Error"] = _ERROR_SCHEMA
+    for path_item in made["paths"].values():
+        if "post" in path_item:
+            path_item["post"]["requestBody"]["required"] = True  # no request may do without
     return cast("dict[str, Any]", made)

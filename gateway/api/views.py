@@ -145,7 +145,7 @@ class ChatCompletionsView(ApiView):
         request=CHAT_REQUEST_SCHEMA,
         responses={
             (200, "application/json"): {"type": "object", "description": "A chat.completion"},
-            (200, "text/event-stream"): {"type": "string"},
+            (200, "text/event-stream"): {"description": "Events, and [DONE] behind them"},
             **dict.fromkeys(RELAY_REFUSALS, ERROR_SCHEMA),
         },
     )
