@@ -8,14 +8,14 @@ from django.urls import include, path
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.plumbing import resolve_type_hint
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 
 from gateway.relay.assemble import MAX_CHOICES
 from gateway.relay.request import MAX_MODEL_CHARS, MAX_OUTPUT_TOKENS
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-RELAY_REFUSALS = (400, 401, 402, 403, 404, 413, 429, 500, 502, 503, 504)
+RELAY_REFUSALS = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 502, 503, 504)
 RELAY_DESCRIPTION = (
     "Takes what OpenAI's chat completions take and passes it on untouched, but for the model's "
     "name. With `stream` true the answer is a stream of server-sent events. `x-request-id` names "
@@ -28,6 +28,12 @@ COUNT_DESCRIPTION = (
     "at the price that is in force for this key now; `worst_case` has the longest answer that "
     "`max_tokens` (or the model) allows. An `Idempotency-Key` is accepted and changes nothing: the "
     "same body has the same count."
+)
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "pattern": r"^[\u0021-\u007e]{1,255}$"},
+    OpenApiParameter.HEADER,
+    description="A repeat within a day gets the first answer once more, and costs nothing.",
 )
 _CONTROLS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 _MODEL_PATTERN = rf"^[^{_CONTROLS}]*[^{_CONTROLS}\s][^{_CONTROLS}]*$"

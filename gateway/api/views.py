@@ -23,6 +23,7 @@ from gateway.api.schema import (
     COUNT_DESCRIPTION,
     COUNT_REFUSALS,
     ERROR_SCHEMA,
+    IDEMPOTENCY_KEY,
     RELAY_DESCRIPTION,
     RELAY_REFUSALS,
     answers,
@@ -142,6 +143,7 @@ class ChatCompletionsView(ApiView):
         operation_id="create_chat_completion",
         summary="Relay a chat completion",
         description=RELAY_DESCRIPTION,
+        parameters=[IDEMPOTENCY_KEY],
         request=CHAT_REQUEST_SCHEMA,
         responses={
             (200, "application/json"): {"type": "object", "description": "A chat.completion"},

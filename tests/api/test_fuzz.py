@@ -19,8 +19,8 @@ from tests.stack import Stack
 
 EXAMPLES = 30
 MODEL = "farthing-echo"
-BEYOND_SCHEMAS = {"invalid_number", "nested_too_deeply"}
-"""JSON Schema has no words for the numbers that a double holds, nor for depth."""
+BEYOND_SCHEMAS = {"invalid_number", "nested_too_deeply", "key_reused"}
+"""A schema has no words for what a double holds, for depth, and for what came before."""
 
 
 def with_a_model_that_is_served() -> dict[str, Any]:
