@@ -99,6 +99,35 @@ class VendorCheck(models.Model):
         return f"{self.vendor_id} {self.vendor_model} {verdict}"
 
 
+class CheckJob(models.Model):
+    """A check that a person asked for: waiting, running or over. One at a time for each model.
+
+    asked_at: somebody asked; started_at: a worker took it up; finished_at: its run was kept as a
+    `VendorCheck`, or it ended by the `problem`.
+    """
+
+    vendor = models.ForeignKey(Vendor, on_delete=models.CASCADE, related_name="check_jobs")
+    vendor_model = models.CharField(max_length=256)
+    asked_by = models.CharField(max_length=254)
+    asked_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    problem = models.CharField(max_length=200, default="")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["vendor", "vendor_model"],
+                condition=models.Q(finished_at=None),
+                name="check_job_open_once",
+            )
+        ]
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"{self.vendor_id} {self.vendor_model}"
+
+
 class Model(models.Model):
     """A public name that clients ask for."""
 

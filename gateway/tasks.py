@@ -1,7 +1,8 @@
 """Celery tasks. Thin: each calls one service, and may be delivered twice, late or out of order."""
 
+import logging
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from celery import shared_task
@@ -11,13 +12,24 @@ from billing import sweeps
 from billing.audit import audit_and_keep
 from billing.invoices.closing import close_due_months
 from gateway.exchanges import comparing, estimating, forgetting, partitions, recovery
+from gateway.qualification.asking import make_asked, oldest_waiting
 from gateway.qualification.recheck import recheck_due
+
+logger = logging.getLogger(__name__)
 
 # Below the time after which the broker hands a task that is not done to another worker.
 AUDIT_S: Final = 540
 CLOSE_S: Final = 540
 COMPARE_S: Final = 540
 SPARE_S: Final = 30
+
+
+def tell(task: Any, *arguments: Any) -> None:
+    """Send a task. If Redis is away nothing is lost: the schedule finds it in PostgreSQL."""
+    try:
+        task.apply_async(arguments, retry=False)
+    except Exception as error:  # noqa: BLE001  # kombu raises its transports' own errors
+        logger.warning("Celery was not told of %s: %s", arguments, type(error).__name__)
 
 
 @shared_task(name="gateway.estimate_exchange")
@@ -46,6 +58,21 @@ def make_partitions() -> None:
 def recheck_vendors() -> None:
     """Check the vendor model that has waited longest, of those that need a qualification."""
     recheck_due()
+    _tell_next()
+
+
+@shared_task(name="gateway.check_vendor")
+def check_vendor(job_id: int) -> None:
+    """Make the check that somebody asked for, while no other is made."""
+    if make_asked(job_id):
+        _tell_next()
+
+
+def _tell_next() -> None:
+    """Whose task came while another check was made waits for this."""
+    job_id = oldest_waiting()
+    if job_id is not None:
+        tell(check_vendor, job_id)
 
 
 @shared_task(name="gateway.forget")

@@ -195,6 +195,7 @@ class AuditAction(models.TextChoices):
     VENDOR_ENABLED = "vendor:enabled"
     VENDOR_OVERRIDDEN = "vendor:overridden"
     VENDOR_OVERRIDE_WITHDRAWN = "vendor:override-withdrawn"
+    VENDOR_CHECK_ASKED = "vendor:check-asked"
     CORRECTION_ACCEPTED = "correction:accepted"
     CORRECTION_DECLINED = "correction:declined"
     CORRECTION_WITHDRAWN = "correction:withdrawn"

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from gateway.models import Route, Vendor, VendorCheck
@@ -46,11 +47,14 @@ def subjects_of(vendor: Vendor) -> list[Subject]:
     return list(found.values())
 
 
-def latest_checks(vendor: Vendor) -> list[VendorCheck]:
-    """The newest check of each model at the vendor's present address, by the model's name."""
-    checks = VendorCheck.objects.filter(vendor=vendor, base_url=vendor.base_url)
-    newest = checks.order_by("vendor_model", "-started_at", "-pk").distinct("vendor_model")
-    return list(newest)
+def latest_checks(*vendors: Vendor) -> list[VendorCheck]:
+    """The newest check of each model at each vendor's present address, by vendor and model.
+
+    Their reports, which are large, are read when they are asked for.
+    """
+    checks = VendorCheck.objects.filter(vendor__in=vendors, base_url=F("vendor__base_url"))
+    newest = checks.order_by("vendor_id", "vendor_model", "-started_at", "-pk")
+    return list(newest.distinct("vendor_id", "vendor_model").defer("report"))
 
 
 def keep(vendor: Vendor, outcome: Outcome, report: JsonObject) -> VendorCheck:

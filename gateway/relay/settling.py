@@ -29,7 +29,7 @@ from gateway.relay.headers import Headers
 from gateway.relay.refusals import why_of
 from gateway.relay.transcript import Sent, spoken
 from gateway.runtime.process import STATEMENT_TIMEOUT_MS, Runtime
-from gateway.tasks import estimate_exchange
+from gateway.tasks import estimate_exchange, tell
 
 logger = logging.getLogger(__name__)
 
@@ -329,11 +329,7 @@ OPTIONAL_FIELDS = frozenset(
 
 
 def _send_task(exchange_id: str) -> None:
-    """Tell Celery. If Redis is away nothing is lost: the sweep finds the job in PostgreSQL."""
-    try:
-        estimate_exchange.apply_async((exchange_id,), retry=False)
-    except Exception as error:  # noqa: BLE001  # kombu raises its transports' own errors
-        logger.warning("Celery was not told of %s: %s", exchange_id, type(error).__name__)
+    tell(estimate_exchange, exchange_id)
 
 
 def _ms(seconds: float) -> int:

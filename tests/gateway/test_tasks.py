@@ -40,6 +40,7 @@ from billing.processes import SWEEP_PROCESS
 from billing.usage import Usage
 from gateway.celery import app
 from gateway.models import (
+    CheckJob,
     IdempotentRequest,
     Model,
     Qualification,
@@ -48,6 +49,7 @@ from gateway.models import (
     Vendor,
     VendorCheck,
 )
+from gateway.qualification.asking import ask
 from tests.billing.acts import settle
 from tests.gateway.exchanges.made import FIXED_ANSWER, a_stream, record
 from tests.gateway.exchanges.uncounted import Ground
@@ -77,6 +79,7 @@ class Books(Ground):
         self.credit_that_expires()
         self.last_months_exchange()
         self.counted_by_its_vendor()
+        self.asked = ask(Vendor.objects.get(name="unreachable"), "v", actor="tests")
         IdempotentRequest.objects.create(
             tenant_id=self.tenant.pk,
             key="old",
@@ -162,6 +165,10 @@ CASES = {
         lambda _books: "billing_charge" in connection.introspection.table_names()
     ),
     "gateway.recheck_vendors": Case(lambda _books: VendorCheck.objects.exists()),
+    "gateway.check_vendor": Case(
+        lambda _books: CheckJob.objects.get().finished_at is not None,
+        lambda books: (books.asked.pk,),
+    ),
     "gateway.forget": Case(lambda _books: not IdempotentRequest.objects.exists()),
     "gateway.forget_transcripts": Case(
         lambda books: not Transcript.objects.filter(pk=books.old.pk).exists()

@@ -5,15 +5,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.models import Vendor
-from gateway.qualification import standing
+from gateway.qualification.acts import ACTS, BY_NAME
 from gateway.qualification.gate import admission, state_of
-
-ACTS = {
-    "disable": (standing.disable, "take it out of live traffic, whatever its checks say"),
-    "enable": (standing.enable, "undo disable"),
-    "override": (standing.override, "let it in although it is not qualified"),
-    "withdraw": (standing.withdraw_override, "undo override"),
-}
+from gateway.qualification.standing import BadReasonError
 
 
 class Command(BaseCommand):
@@ -22,10 +16,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True)
         acts.add_parser("list", help="every active vendor, its state, and whether it is let in")
-        for name, (_, words) in ACTS.items():
-            act = acts.add_parser(name, help=words)
-            act.add_argument("vendor", metavar="VENDOR")
-            act.add_argument("--reason", required=True, help="for the audit trail")
+        for act in ACTS:
+            parsed = acts.add_parser(act.name, help=act.help)
+            parsed.add_argument("vendor", metavar="VENDOR")
+            parsed.add_argument("--reason", required=True, help="for the audit trail")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         if options["act"] == "list":
@@ -35,10 +29,10 @@ class Command(BaseCommand):
         vendor = Vendor.objects.filter(name=options["vendor"]).first()
         if vendor is None:
             raise CommandError(f"There is no vendor {options['vendor']!r}.")
-        act, _ = ACTS[options["act"]]
+        decide = BY_NAME[options["act"]].decide
         try:
-            act(vendor, actor="manage.py vendor", reason=options["reason"])
-        except standing.BadReasonError as error:
+            decide(vendor, actor="manage.py vendor", reason=options["reason"])
+        except BadReasonError as error:
             raise CommandError(str(error)) from error
         vendor.refresh_from_db()
         self.stdout.write(line_of(vendor))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import gateway
-from gateway.qualification import authored, recheck, standing
+from gateway.qualification import authored, cost, standing
 from gateway.qualification.bounds import DEFAULT_BOUNDS
 from gateway.qualification.checks import CHECKS
 
@@ -28,7 +28,7 @@ def test_guide_states_the_bounds():
     for words in (
         f"{DEFAULT_BOUNDS.call_s:g} s, or its own",
         f"{DEFAULT_BOUNDS.run_s:g} s and {DEFAULT_BOUNDS.tokens:,} tokens",
-        f"{recheck.DAY_TOKENS:,} tokens in 24 hours",
+        f"{cost.DAY_TOKENS:,} tokens in 24 hours",
         f"{authored.LONG_INPUT_WORDS:,} words",
         f"its last {standing.HISTORY_CHECKS} decided runs",
         f"The newest {standing.KEPT_CHECKS} runs",

@@ -10,7 +10,9 @@ from django.utils import timezone
 from gateway.models import Qualification, Vendor, VendorCheck
 from gateway.qualification import recheck, standing
 from gateway.qualification.bounds import Bounds
+from gateway.qualification.cost import DAY_TOKENS
 from gateway.qualification.gate import state_of
+from gateway.qualification.making import CHECK_LOCK
 from gateway.qualification.recheck import recheck_due
 from tests.gateway.qualification.conftest import made_vendor
 
@@ -125,20 +127,20 @@ class TestCost:
 
     def test_a_vendor_that_cost_enough_today_is_left_alone(self, clever):
         vendor = made_vendor(clever.base_url, "echo")
-        self.spent(vendor, recheck.DAY_TOKENS - BOUNDS.tokens + 1, ago=23 * HOUR)
+        self.spent(vendor, DAY_TOKENS - BOUNDS.tokens + 1, ago=23 * HOUR)
         assert due() == []
         assert clever.asked == 0
 
     def test_what_it_cost_yesterday_is_forgotten(self, clever):
         vendor = made_vendor(clever.base_url, "echo")
-        self.spent(vendor, recheck.DAY_TOKENS, ago=25 * HOUR)
-        self.spent(vendor, recheck.DAY_TOKENS - BOUNDS.tokens, ago=HOUR)
+        self.spent(vendor, DAY_TOKENS, ago=25 * HOUR)
+        self.spent(vendor, DAY_TOKENS - BOUNDS.tokens, ago=HOUR)
         assert due() == ["echo"]
 
     def test_one_vendors_cost_is_not_anothers(self, clever):
         self.spent(
             made_vendor(clever.base_url, "echo-reasoning", name="dear"),
-            recheck.DAY_TOKENS,
+            DAY_TOKENS,
             ago=HOUR,
         )
         made_vendor(clever.base_url, "echo")
@@ -152,10 +154,10 @@ def test_two_at_a_time_are_one(clever):
     settings = connection.get_connection_params()
     names = ("dbname", "user", "password", "host", "port")
     with psycopg.connect(**{n: settings[n] for n in names if n in settings}) as other:
-        other.execute("SELECT pg_advisory_lock(%s)", [recheck.RECHECK_LOCK])
+        other.execute("SELECT pg_advisory_lock(%s)", [CHECK_LOCK])
         made_vendor(clever.base_url, "echo")
         assert recheck_due(bounds=BOUNDS) == 0
-        other.execute("SELECT pg_advisory_unlock(%s)", [recheck.RECHECK_LOCK])
+        other.execute("SELECT pg_advisory_unlock(%s)", [CHECK_LOCK])
     assert due() == ["echo"]
 
 
