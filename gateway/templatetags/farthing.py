@@ -230,6 +230,17 @@ STATES = {
     "void": Look("barred", "Void", "off"),
     "flagged": Look("triangle", "Flagged", "warn"),
     "unread": Look("message", "Unread", "wait"),
+    "qualified": Look("check", "Qualified", "ok"),
+    "waived": Look("shield", "Waived", "off"),
+    "let_in": Look("triangle", "Let in by a person", "warn"),
+    "unqualified": Look("barred", "Not qualified", "warn"),
+    "disabled": Look("pause", "Disabled", "warn"),
+    "gone": Look("left", "Not in the catalog", "off"),
+    "passed": Look("check", "Passed", "ok"),
+    "undecided": Look("half", "Undecided", "wait"),
+    "unchecked": Look("clock", "Not checked", "off"),
+    "queued": Look("clock", "Queued", "wait"),
+    "running": Look("half", "Running", "wait"),
 }
 
 

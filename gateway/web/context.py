@@ -139,6 +139,7 @@ def _staff_nav(user: User) -> list[NavItem]:
     proposed = cache(CountCorrection.objects.filter(state=CorrectionState.PROPOSED).count)
     return [
         NavItem("staff", "Operator", "scale", reverse("staff")),
+        NavItem("vendors", "Vendors", "server", reverse("vendors")),
         NavItem("review", "Invoices review", "receipt", reverse("review"), waiting),
         NavItem("counting", "Counting", "percent", reverse("counting"), proposed),
     ]

@@ -6,6 +6,9 @@ from gateway.web import counting, keys, messages, session, staff, transcripts
 from gateway.web.invoices import acts, own, review
 from gateway.web.requests import detail
 from gateway.web.requests import list as requests
+from gateway.web.vendors import acts as vendor_acts
+from gateway.web.vendors import detail as vendor
+from gateway.web.vendors import list as vendors
 
 urlpatterns = [
     path("", session.home, name="home"),
@@ -35,4 +38,9 @@ urlpatterns = [
     path("staff/invoices/<slug:public_id>", review.invoice, name="review-invoice"),
     path("staff/invoices/<slug:public_id>/<slug:act>", acts.act, name="review-act"),
     path("staff/invoices/<slug:public_id>/lines/<int:position>", review.line, name="review-line"),
+    path("staff/vendors", vendors.index, name="vendors"),
+    path("staff/vendors/<str:name>", vendor.vendor, name="vendors-vendor"),
+    path("staff/vendors/<str:name>/check", vendor_acts.check_now, name="vendors-check-now"),
+    path("staff/vendors/<str:name>/<slug:act>", vendor_acts.act, name="vendors-act"),
+    path("staff/vendors/<str:name>/checks/<int:check_id>", vendor.check, name="vendors-check"),
 ]

@@ -14,8 +14,7 @@ from billing.invoices.acts import act_on
 from billing.invoices.transitions import BY_ACT, Transition
 from billing.models import Invoice
 from gateway.web.invoices.review import invoice_of, invoice_page
-from gateway.web.operator import render_staff, staff_act
-from keys.models import User
+from gateway.web.operator import actor_of, render_staff, staff_act
 from keys.services import REASON_LENGTH_MAX
 
 NEVER: Final = datetime.min.replace(tzinfo=UTC)  # no invoice was moved then
@@ -43,11 +42,10 @@ def name_of(found: Invoice) -> str:
 
 
 def _act(request: HttpRequest, found: Invoice, transition: Transition) -> HttpResponseBase:
-    assert isinstance(request.user, User)  # noqa: S101  # staff_act let nobody else in
     reason = request.POST.get("reason", "")
     seen_at = _moment(request.POST.get("seen", ""))
     try:
-        act_on(found.pk, transition.act, actor=request.user.email, reason=reason, seen_at=seen_at)
+        act_on(found.pk, transition.act, actor=actor_of(request), reason=reason, seen_at=seen_at)
     except InvoiceMoved as refusal:
         found.refresh_from_db()
         return invoice_page(
