@@ -256,3 +256,35 @@ def test_the_csv_is_streamed_by_the_real_server(stack, chromium, owner):
         seen.page.get_by_role("link", name="CSV of this filter").click()
     lines = download.value.path().read_text().splitlines()
     assert [line.split(",")[1] for line in lines] == ["request_id", public_id]
+
+
+def test_staff_check_a_vendor_and_the_page_follows(stack, chromium, committed, world):
+    """The button, a real worker, a real vendor, and the verdict without a reload by hand."""
+    from tests.gateway.qualification.conftest import made_vendor
+
+    dora = world.person("dora", is_staff=True)
+    vendor = made_vendor(stack.benchecho_url, "echo", name=f"harbour-{world.prefix}")
+    try:
+        seen = visit(chromium, stack)
+        page = seen.page
+        seen.log_in(dora.email, "dora-password")
+        seen.go("/staff/vendors")
+        page.get_by_role("link", name=vendor.name).click()
+        page.wait_for_load_state()
+        expect(page.get_by_text("Not checked at this address yet")).to_be_visible()
+        page.get_by_role("button", name="Check now").click()
+        page.wait_for_load_state()
+        if "reauthenticate" in page.url:
+            page.get_by_label("Password").fill("dora-password")
+            page.get_by_role("button", name="Confirm").click()
+            page.wait_for_load_state()
+        # benchecho cannot add: that is what the checklist has to show.
+        expect(page.get_by_text("The answer does not say that it is 4")).to_be_visible()
+        expect(page.get_by_text("Compute 2+2. Answer briefly.").first).to_be_visible()
+        expect(page.get_by_text("Came back").first).to_be_visible()
+        expect(page.get_by_role("button", name="Check now")).to_be_visible()
+        page.set_viewport_size(PHONE)
+        assert seen.fits()
+        assert seen.wrongs == []
+    finally:
+        vendor.delete()

@@ -370,6 +370,17 @@ def test_a_check_that_was_asked_for_is_shown_from_queue_to_end(acme, vendor) -> 
     assert f"Check asked for: small by {acme.dora.email}" in text
 
 
+def test_what_no_worker_takes_up_may_be_asked_for_again(acme, vendor) -> None:
+    long_ago = NOW - timedelta(minutes=11)
+    CheckJob.objects.create(vendor=vendor, vendor_model="small", asked_by="dora", asked_at=long_ago)
+    client = confirmed(acme.dora)
+    page = client.get("/staff/vendors/acme")
+    assert "Queued since 14:09:05 Ask again" in text_of(page)
+    assert "hx-trigger" not in page_of(page)
+    assert client.post("/staff/vendors/acme/check", {"model": "small"}).status_code == 302
+    assert CheckJob.objects.get().asked_at == long_ago
+
+
 def test_a_check_that_was_cut_off_is_told(acme, vendor) -> None:
     CheckJob.objects.create(
         vendor=vendor,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gateway.exchanges.vendor_health import VendorHealth, vendor_health
 from gateway.models import KEYLESS, CheckJob, Qualification, Route, Vendor, VendorCheck
@@ -13,6 +13,7 @@ from gateway.qualification.gate import VendorState, admission, state_of
 from gateway.qualification.standing import latest_checks
 
 VERDICTS = {True: "passed", False: "failed", None: "undecided"}
+OVERDUE_AFTER = timedelta(minutes=10)
 NO_CALLS = VendorHealth(calls=0, failed=0, first_byte_ms=None)
 
 
@@ -21,13 +22,14 @@ class ModelLine:
     """A vendor's model and the public names that lead to it.
 
     Its last check, and what became of the last one that somebody asked for, are None where there
-    is none.
+    is none. `is_overdue`: somebody asked long ago, and it is not over; asking again does no harm.
     """
 
     name: str
     public_names: tuple[str, ...]
     check: VendorCheck | None
     job: CheckJob | None
+    is_overdue: bool
 
     @property
     def state(self) -> str:
@@ -59,7 +61,7 @@ class ModelLine:
 
     @property
     def may_be_checked(self) -> bool:
-        return bool(self.public_names) and not self.progress
+        return bool(self.public_names) and (self.is_overdue or not self.progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ class Card:
 
     @property
     def is_waiting(self) -> bool:
-        return any(model.progress for model in self.models)
+        """Whether something is about to change by itself."""
+        return any(model.progress and not model.is_overdue for model in self.models)
 
     @property
     def attention(self) -> int:
@@ -158,18 +161,17 @@ def cards_of(vendors: Sequence[Vendor], now: datetime) -> list[Card]:
     jobs = {(job.vendor_id, job.vendor_model): job for job in latest_jobs(vendors)}
     health = vendor_health(now)
     spent = spent_by_vendor(vendors, now)
+
+    def line(pk: int, model: str, public: list[str]) -> ModelLine:
+        job = jobs.get((pk, model))
+        asked_at = job.asked_at if job is not None and job.finished_at is None else now
+        is_overdue = asked_at < now - OVERDUE_AFTER
+        return ModelLine(model, tuple(public), checks.get((pk, model)), job, is_overdue)
+
     return [
         Card(
             vendor,
-            tuple(
-                ModelLine(
-                    model,
-                    tuple(public),
-                    checks.get((vendor.pk, model)),
-                    jobs.get((vendor.pk, model)),
-                )
-                for model, public in names[vendor.pk].items()
-            ),
+            tuple(line(vendor.pk, *named) for named in names[vendor.pk].items()),
             health.get(vendor.name, NO_CALLS),
             spent.get(vendor.pk, 0),
         )
