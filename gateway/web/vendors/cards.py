@@ -103,7 +103,7 @@ class Card:
         """What stands behind its state, in a few words."""
         vendor = self.vendor
         return {
-            "gone": "no catalog file names it any more",
+            "gone": "",
             "disabled": vendor.disabled_reason,
             "qualified": "its checks passed",
             "let_in": f"not qualified; {vendor.override_reason}",
@@ -144,8 +144,8 @@ class Card:
 
     @property
     def attention(self) -> int:
-        """How many of its models' last checks have failed."""
-        return sum(model.state == "failed" for model in self.models)
+        """How many of the last checks of its models in use have failed."""
+        return sum(bool(model.public_names) and model.state == "failed" for model in self.models)
 
 
 def cards_of(vendors: Sequence[Vendor], now: datetime) -> list[Card]:

@@ -86,9 +86,9 @@ def vendor_page(
 
 
 def _chosen(lines: Sequence[ModelLine], asked: str) -> ModelLine | None:
-    """The one that was asked for, or else the first that has not passed."""
+    """The one that was asked for, or else the first in use that has not passed."""
     named = [line for line in lines if line.name == asked]
-    open_ones = [line for line in lines if line.state != "passed"]
+    open_ones = [line for line in lines if line.public_names and line.state != "passed"]
     return next(iter([*named, *open_ones, *lines]), None)
 
 
