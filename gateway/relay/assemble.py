@@ -202,14 +202,28 @@ def _merge_list(entries: _Entries, more: list[Any], depth: int) -> None:
 
 
 def _entry_for(entries: _Entries, value: JsonObject) -> _Object | None:
-    """Return the entry that `value` continues; without an index, a new id starts a new one."""
+    """Return the entry that `value` continues.
+
+    Without an index, a new id starts a new one; with an index, a new id and a name do: some vendors
+    give all calls the same index, others each piece of a call another id.
+    """
     index = value.get("index")
     if type(index) is int:
-        return entries.by_index.get(index)
+        held = entries.by_index.get(index)
+        is_new = held is not None and _is_named(value) and not _has_id_of(value, held)
+        return None if is_new else held
     last = entries[-1] if entries else None
-    if isinstance(last, _Object) and value.get("id") in {None, "", last.get("id")}:
-        return last
-    return None
+    return last if isinstance(last, _Object) and _has_id_of(value, last) else None
+
+
+def _has_id_of(value: JsonObject, held: JsonObject) -> bool:
+    """Say whether a piece has the id of an entry, or none."""
+    return value.get("id") in (None, "", held.get("id"))
+
+
+def _is_named(call: JsonObject) -> bool:
+    function = call.get("function")
+    return isinstance(function, dict) and bool(function.get("name"))
 
 
 def _replace(target: JsonObject, name: str, value: Any) -> None:

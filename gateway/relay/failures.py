@@ -155,9 +155,12 @@ _ACCOUNT_WORDS = re.compile(
 )
 _STREAM_OPTIONS = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>]+", re.IGNORECASE)
-_ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b")
+_ADDRESS = re.compile(
+    r"\b(?:(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?|(?:[a-z0-9-]+\.)+[a-z]{2,}:\d{2,5})\b", re.IGNORECASE
+)
 _SECRET = re.compile(
     r"\b(?:bearer\s+\S+|(?:sk|pk|rk|vk|gsk|xai)[-_][\w*.-]{4,}|AIza[\w-]{8,}"
+    r"|(?:org|proj)[-_](?=\w*[0-9])\w{10,}"
     r"|(?:key|token)[-_](?=[\w*.-]*[0-9*])[\w*.-]{8,})",
     re.IGNORECASE,
 )

@@ -53,6 +53,20 @@ class TestFold:
         calls = message(*chunks)["tool_calls"]
         assert [call["function"]["arguments"] for call in calls] == ["12", "3"]
 
+    def test_calls_that_share_an_index_go_by_id_and_name(self):
+        def call(at, name=None, **fields):
+            function = {"arguments": "1", **({"name": name} if name else {})}
+            return delta({"tool_calls": [{"index": 0, "id": at, "function": function, **fields}]})
+
+        apart = message(call("a", "f"), call("b", "g"), call("b"), call(None))["tool_calls"]
+        assert [one["function"]["arguments"] for one in apart] == ["1", "111"]
+        pieces = message(call("a", "f"), call("b"), call("c"))["tool_calls"]
+        assert [one["function"] for one in pieces] == [{"name": "f", "arguments": "111"}]
+
+    def test_an_id_may_be_anything(self):
+        odd = delta({"tool_calls": [{"id": [{}], "function": {"name": {}, "arguments": "1"}}]})
+        assert len(message(odd, odd)["tool_calls"]) == 1
+
     def test_thinking_refusal_and_legacy_calls_are_joined(self):
         chunks = [
             delta({"reasoning_content": "th", "reasoning": "a", "refusal": "n"}),
