@@ -3,6 +3,7 @@
 `make run` sets them all; elsewhere DATABASE_URL, REDIS_URL and the three secrets are enough.
 """
 
+from logging import LogRecord
 from pathlib import Path
 
 from csp.constants import NONE, SELF
@@ -83,7 +84,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
+    "gateway.hosts.PagesMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -223,10 +224,21 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 
+
+def _without_trace(record: LogRecord) -> bool:
+    """What anybody can bring about by a header is worth one line."""
+    record.exc_info = None
+    return True
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "filters": {
+        "without_trace": {"()": "django.utils.log.CallbackFilter", "callback": _without_trace}
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": ENVIRONMENT.get("FARTHING_LOG_LEVEL", "INFO")},
+    "loggers": {"django.security.DisallowedHost": {"filters": ["without_trace"]}},
 }
