@@ -19,23 +19,38 @@ BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 
 
+MAX_HEAD_BYTES = 64 * 1024
+"""Of a request's line and headers; the bound is kept after each read, which may be as long."""
 _OFFER = re.compile(rb"(?<=\n)upgrade(?=[ \t]*:)", re.IGNORECASE)
 _NO_OFFER = b"x-offer"  # as long as the name it stands for
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's, which reads no body after an offer to speak another protocol.
+    """uvicorn's, which bounds no head, and reads no body after an offer of another protocol.
 
-    Java's HTTP client and `curl --http2` offer HTTP/2 with every request without TLS. It is theirs
-    to be declined, so the offer's header gets a name that says nothing.
+    Java's HTTP client and `curl --http2` offer HTTP/2 with every request without TLS. It may be
+    declined, so the offer's header gets a name that says nothing.
     """
 
+    _head_bytes = 0
+
     def data_received(self, data: bytes) -> None:
-        is_head = self.cycle is None or not self.cycle.more_body
-        if is_head and (b"pgrade" in data or b"PGRADE" in data):
+        if self.cycle is not None and self.cycle.more_body:
+            super().data_received(data)
+            return
+        self._head_bytes += len(data)
+        if b"pgrade" in data or b"PGRADE" in data:
             head, end, body = data.partition(b"\r\n\r\n")
             data = _OFFER.sub(_NO_OFFER, head) + end + body
         super().data_received(data)
+        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            message = f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes."
+            self.logger.warning(message)
+            self.send_400_response(message)
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+        super().on_headers_complete()
 
 
 class AnnouncingServer(uvicorn.Server):
