@@ -13,6 +13,9 @@ MAX_DEPTH = 200
 MAX_INTEGER_DIGITS = 1_000
 """Of an integer that is kept; Python refuses to read or write one much longer."""
 
+MAX_RUN = 100_000
+"""Objects on one line or in one list; to read so many takes half a second of everybody's time."""
+
 _COLONS = (b":", b": ")
 _BETWEEN = re.compile(r"(?:[\s,;]|\\[nr]|data:)*", re.IGNORECASE)
 _NULL_FOR_CONSTANT = {"NaN": None, "Infinity": None, "-Infinity": None}
@@ -35,8 +38,10 @@ def decode(text: bytes) -> Any:
     return value
 
 
-def decode_run(text: bytes) -> tuple[list[Any], bytes]:
+def decode_run(text: bytes, most: int = MAX_RUN) -> tuple[list[Any], bytes]:
     """Decode objects one behind the other; return them, and the rest from where one is none.
+
+    Where there are more than `most`, what is returned is more than that, and not all of them.
 
     A list of objects is so many of them. Between them may stand what vendors are known to put
     there: blanks, commas, line ends that were escaped, and the name of an event's field.
@@ -44,7 +49,7 @@ def decode_run(text: bytes) -> tuple[list[Any], bytes]:
     characters = text.decode("utf-8", "replace")
     found: list[Any] = []
     at = _next(characters, 0)
-    while at < len(characters):
+    while at < len(characters) and len(found) <= most:
         try:
             value, end = _FORGIVING.raw_decode(characters, at)
         except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ line that may never come. So are objects one behind the other on one line, or in
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from gateway.relay.json_text import decode, decode_run, objects_of, unwrapped
+from gateway.relay.json_text import MAX_RUN, decode, decode_run, objects_of, unwrapped
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Of one event, and so of what is held back while one arrives. Images come in one event."""
@@ -110,10 +110,11 @@ class EventParser:
     `is_idle` is True between events; `stray` is the first line that belongs to none.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_limit_bytes", "_name", "is_idle", "stray")
+    __slots__ = ("_held", "_held_bytes", "_limit_bytes", "_most", "_name", "is_idle", "stray")
 
-    def __init__(self, limit_bytes: int = MAX_EVENT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = MAX_EVENT_BYTES, most_objects: int = MAX_RUN) -> None:
         self._limit_bytes = limit_bytes
+        self._most = most_objects
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._name = b""
@@ -157,7 +158,7 @@ class EventParser:
                 value = _value(text)
                 if value is not MALFORMED:
                     return [Event(line, value, self._name)]
-            values, rest = _run(text)
+            values, rest = self._run(text)
             if values and not rest:
                 return [Event(b"", value, self._name) for value in values]
         self._hold(text)
@@ -188,12 +189,24 @@ class EventParser:
         text = b"\n".join(held)
         value = unwrapped(_value(text))
         if value is not MALFORMED:
-            return [Event(b"", value, self._name) for value in objects_of(value) or [value]]
-        values, rest = _run(text)
+            values = self._bounded(objects_of(value) or [value])
+            return [Event(b"", value, self._name) for value in values]
+        values, rest = self._run(text)
         if rest and len(held) > 1:  # a line that is no JSON hides none of the others
-            values = max(values, [value for line in held for value in _run(line)[0]], key=len)
+            values = max(values, [value for line in held for value in self._run(line)[0]], key=len)
         events = [Event(b"", value, self._name) for value in values]
         return [*events, Event(rest, MALFORMED, self._name)] if rest or not events else events
+
+    def _run(self, text: bytes) -> tuple[list[Any], bytes]:
+        """Return the objects of a text, and the end mark behind them, and what is neither."""
+        values, rest = decode_run(text, self._most)
+        self._bounded(values)
+        return ([*values, DONE], b"") if is_end_mark(rest) else (values, rest)
+
+    def _bounded(self, values: list[Any]) -> list[Any]:
+        if len(values) > self._most:
+            raise EventTooLargeError
+        return values
 
 
 def is_end_mark(text: bytes) -> bool:
@@ -204,21 +217,15 @@ def is_end_mark(text: bytes) -> bool:
 def read_events(stream: bytes) -> Iterator[Any]:
     """Yield the JSON values of a whole recorded stream; what is no JSON is left out.
 
-    It was bounded when it was recorded, so here no event is too large, in however many lines.
+    It was bounded when it was recorded, so here no event is too large, and none has too much in it.
     """
     lines = LineBuffer(len(stream))
-    parser = EventParser(len(stream) * (1 + LINE_OVERHEAD_BYTES))
+    parser = EventParser(len(stream) * (1 + LINE_OVERHEAD_BYTES), most_objects=len(stream))
     text = lines.push(stream.removeprefix(_BOM)) + lines.flush()
     for line in (*text.split(b"\n"), b""):
         for event in parser.push_line(line):
             if not isinstance(event.value, _Marker):
                 yield event.value
-
-
-def _run(text: bytes) -> tuple[list[Any], bytes]:
-    """Return the objects of a text, with the end mark if it follows them, and what is neither."""
-    values, rest = decode_run(text)
-    return ([*values, DONE], b"") if is_end_mark(rest) else (values, rest)
 
 
 def _value(text: bytes) -> Any:

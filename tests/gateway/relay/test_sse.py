@@ -123,6 +123,16 @@ def test_an_event_of_many_lines_is_bounded():
         parser.push_line(b"data: [1,")
 
 
+@pytest.mark.parametrize("objects", [b"{}" * 4, b"[{},{},{},{}]"])
+def test_the_objects_of_one_event_are_bounded(objects):
+    for line in (b"data: " + objects, b"data: \ndata: " + objects):
+        assert len(parsed(line)) == 4
+        parser = EventParser(most_objects=3)
+        with pytest.raises(EventTooLargeError):
+            list(map(parser.push_line, (*line.split(b"\n"), b"")))
+    assert list(read_events(objects)) == [{}] * 4
+
+
 def test_one_long_line_is_bounded():
     with pytest.raises(EventTooLargeError):
         EventParser(limit_bytes=100).push_line(b"data: " + b"x" * 100)
