@@ -98,16 +98,24 @@ def mended(value: JsonObject) -> JsonObject:
     Some vendors write the one choice without its list, or a delta's text without its object.
     """
     choices = value.get("choices")
-    if isinstance(choices, dict):
+    if isinstance(choices, list):
+        for choice in choices:
+            if isinstance(choice, dict) and isinstance(choice.get("delta"), str):
+                break
+        else:
+            return value
+    elif isinstance(choices, dict):
         choices = [choices]
-    elif not isinstance(choices, list) or not any(map(_has_bare_text, choices)):
+    else:
         return value
     return {**value, "choices": [_with_delta(choice) for choice in choices]}
 
 
 def is_whole(choice: Any) -> bool:
     """Say whether a chunk's choice is one of a completion: some vendors send one in one event."""
-    return isinstance(choice, dict) and _is_filled(choice, "message") and not choice.get("delta")
+    if not isinstance(choice, dict) or not choice.get("message") or choice.get("delta"):
+        return False
+    return isinstance(choice["message"], dict)
 
 
 def index_of(entry: JsonObject) -> int:
@@ -232,17 +240,9 @@ def _replace(target: JsonObject, name: str, value: Any) -> None:
         target[name] = value
 
 
-def _has_bare_text(choice: Any) -> bool:
-    return isinstance(choice, dict) and isinstance(choice.get("delta"), str)
-
-
 def _with_delta(choice: Any) -> Any:
-    return {**choice, "delta": {"content": choice["delta"]}} if _has_bare_text(choice) else choice
-
-
-def _is_filled(holder: JsonObject, name: str) -> bool:
-    value = holder.get(name)
-    return isinstance(value, dict) and bool(value)
+    delta = choice.get("delta") if isinstance(choice, dict) else None
+    return {**choice, "delta": {"content": delta}} if isinstance(delta, str) else choice
 
 
 def _joined(value: Any) -> Any:
