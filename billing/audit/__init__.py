@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
-from django.db import connection, transaction
+from django.db import connection
 from django.utils import timezone
 
 from billing.audit.checks import CHECKS, FIGURES, RATED, RATED_QUERY
 from billing.models import AuditRun
+from billing.moments import one_moment
 from billing.rates import used_rates
 
 DIFFERENCES_SHOWN: Final = 50
@@ -37,10 +38,7 @@ class AuditReport:
 
 def audit() -> AuditReport:
     """All checks on one snapshot: traffic may go on meanwhile."""
-    is_own_transaction = not connection.in_atomic_block
-    with transaction.atomic(), connection.cursor() as cursor:
-        if is_own_transaction:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    with one_moment(), connection.cursor() as cursor:
         cursor.execute("SELECT set_config('work_mem', %s, true)", [WORK_MEMORY])
         cursor.execute("SELECT set_config('jit', 'off', true)")
         figures = {name: _number(cursor, query) for name, query in FIGURES.items()}

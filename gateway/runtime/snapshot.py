@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from billing.corrections import all_in_force, value_of
 from billing.estimation import Correction
+from billing.moments import one_moment
 from gateway.models import CachedTokens, ClientGone, Model, Route, Vendor
 from gateway.qualification.gate import takes_live_traffic
 from gateway.runtime.tariffs import Tariffs, load_tariffs
@@ -96,8 +97,9 @@ class Snapshot:
         }
 
 
+@one_moment()
 def load_snapshot() -> Snapshot:
-    """Read the catalog: seven queries, however large it is.
+    """Read the catalog as it is at one moment: seven queries, however large it is.
 
     Routes of vendors that may not take live traffic are left out; test keys reach theirs still.
     """

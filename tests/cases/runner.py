@@ -221,7 +221,7 @@ def is_served(base_url: str, case: Case, poor: Caller) -> bool:
     """Say whether a gateway knows a case by now; costs no call of a vendor."""
     headers = {"Authorization": f"Bearer {poor.secret}"}
     got = ask(base_url, Ask().body(case.model), list(headers.items()))
-    assert got.status in {402, 404}
+    assert got.status in {402, 404}, got.body
     return got.status == 402
 
 

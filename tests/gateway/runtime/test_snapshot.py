@@ -1,15 +1,17 @@
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from billing.estimation import SideCorrection, prompt_bound
 from billing.estimation.estimates import RULE_VERSION
 from billing.models import CountCorrection
 from gateway.models import Model, Route, Vendor
+from gateway.runtime import snapshot
 from gateway.runtime.snapshot import RouteTo, load_snapshot
 
-pytestmark = pytest.mark.django_db
 ASKED = {"messages": [{"role": "user", "content": "benchmark"}]}
 
 
@@ -32,11 +34,34 @@ def accepted(version: int, **sides: int) -> CountCorrection:
 
 
 @pytest.fixture
-def routes() -> None:
+def routes(db) -> None:
     model = Model.objects.create(name="small", family="qwen2.5")
     for name in ("north", "south"):
         vendor = Vendor.objects.create(name=name, base_url="http://127.0.0.1:9/v1")
         Route.objects.create(model=model, vendor=vendor, vendor_model="m")
+
+
+def test_a_catalog_that_changes_meanwhile_is_read_as_it_was(committed, monkeypatch) -> None:
+    """Half of a change would be a model without its routes."""
+
+    def add_a_model() -> None:
+        vendor = Vendor.objects.create(name="late", base_url="http://127.0.0.1:9/v1")
+        model = Model.objects.create(name="late")
+        Route.objects.create(model=model, vendor=vendor, vendor_model="m")
+        connection.close()
+
+    def meanwhile():
+        with ThreadPoolExecutor() as others:
+            others.submit(add_a_model).result()
+        return {}
+
+    monkeypatch.setattr(snapshot, "all_in_force", meanwhile)
+    assert "late" not in load_snapshot().models
+    monkeypatch.undo()
+    assert len(load_snapshot().models["late"].routes) == 1
+    Route.objects.filter(model__name="late").delete()
+    Model.objects.filter(name="late").delete()
+    Vendor.objects.filter(name="late").delete()
 
 
 @pytest.mark.usefixtures("routes")
