@@ -166,12 +166,16 @@ class LateSettlement(models.Model):
 
 
 class GatewayProcess(models.Model):
-    """A gateway process and when it was last heard of, so that its death is noticed."""
+    """A gateway process and when it was last heard of, so that its death is noticed.
+
+    `troubles` are the vendors that it takes no calls to just now, as it said with its last beat.
+    """
 
     started_at = models.DateTimeField(default=timezone.now)
     seen_at = models.DateTimeField(default=timezone.now)
     stopped_at = models.DateTimeField(null=True)
     name = models.CharField(max_length=200)
+    troubles = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
 
     def __str__(self) -> str:
         return self.name

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from gateway import errors
 from gateway.errors import ApiError
@@ -186,6 +186,15 @@ class Trouble:
     state: State
     since_s: float
     left_s: float
+
+    def told(self) -> dict[str, Any]:
+        """As the process tells of it with its heartbeat; `model` is empty for a whole vendor."""
+        return {
+            "vendor_id": self.vendor_id,
+            "model": self.vendor_model,
+            "state": self.state.value,
+            "left_s": round(self.left_s),
+        }
 
 
 class Permit:

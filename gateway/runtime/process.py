@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from django.conf import settings
 from django.db import connection
+from psycopg.types.json import Jsonb
 
 from billing.estimation import family_of, preload_bounds
 from billing.processes import LIFE_LOCK
@@ -254,13 +255,15 @@ class Runtime:
     async def _beat(self) -> None:
         """Say that this process lives; its row keeps its id, which open exchanges refer to."""
         name = f"{socket.gethostname()}:{os.getpid()}"
+        troubles = Jsonb([trouble.told() for trouble in self.breakers.troubles()])
         async with self.pool.connection() as connection:
             if self._beats.process_id:
                 await connection.execute(
-                    "INSERT INTO billing_gatewayprocess (id, started_at, seen_at, name)"
-                    " VALUES (%s, now(), now(), %s)"
-                    " ON CONFLICT (id) DO UPDATE SET seen_at = now()",
-                    (self._beats.process_id, name),
+                    "INSERT INTO billing_gatewayprocess (id, started_at, seen_at, name, troubles)"
+                    " VALUES (%s, now(), now(), %s, %s)"
+                    " ON CONFLICT (id) DO UPDATE"
+                    " SET seen_at = now(), troubles = excluded.troubles",
+                    (self._beats.process_id, name, troubles),
                 )
                 return
             cursor = await connection.execute(

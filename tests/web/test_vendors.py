@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from billing.models import GatewayProcess
 from gateway.models import CheckJob, Qualification, Route, Vendor, VendorCheck
 from gateway.qualification import cost
 from gateway.tasks import check_vendor
@@ -159,6 +160,33 @@ def test_a_card_has_the_health_of_its_calls(acme, vendor) -> None:
     acme.relayed().hold().settle(attempts=[{**attempt, "status": 200, "first_byte_ms": 42}])
     text = text_of(signed_in(acme.dora).get("/staff/vendors"))
     assert "Failed calls, 3 h 1 of 2 First byte, median 40 ms" in text
+
+
+def test_a_card_has_the_breakers_of_living_gateways(acme, vendor) -> None:
+    def gateway(*troubles: dict[str, Any], **fields: Any) -> None:
+        GatewayProcess.objects.create(name="g", seen_at=NOW, troubles=list(troubles), **fields)
+
+    def trouble(**fields: Any) -> dict[str, Any]:
+        usual = {"vendor_id": vendor.pk, "model": "", "state": "open", "left_s": 8}
+        return {**usual, **fields}
+
+    def breaker() -> str:
+        text = text_of(signed_in(acme.dora).get("/staff/vendors"))
+        return text.partition("Breaker ")[2].partition(" Credential")[0]
+
+    assert breaker() == "closed"
+    gateway()
+    gateway(trouble(vendor_id=vendor.pk + 1))
+    assert breaker() == "closed"
+    gateway(trouble(), trouble(model="small", state="resting", left_s=30))
+    gateway(trouble(left_s=3))
+    gateway(trouble(), stopped_at=NOW)
+    gone = GatewayProcess.objects.create(name="dead", troubles=[trouble()])
+    GatewayProcess.objects.filter(pk=gone.pk).update(seen_at=NOW - timedelta(minutes=1))
+    assert breaker() == (
+        "open at 2 of 4 gateways, tried again in 3 s; small resting, as the vendor asked"
+        " at 1 of 4 gateways, tried again in 30 s"
+    )
 
 
 def test_vendors_that_left_the_catalog_are_on_a_list_of_their_own(acme, vendor) -> None:

@@ -11,6 +11,7 @@ from gateway.qualification.bounds import DEFAULT_BOUNDS
 from gateway.qualification.cost import DAY_TOKENS, spent_by_vendor
 from gateway.qualification.gate import VendorState, admission, state_of
 from gateway.qualification.standing import latest_checks
+from gateway.web.vendors.breaking import BreakerLine, breakers_by_vendor
 
 VERDICTS = {True: "passed", False: "failed", None: "undecided"}
 OVERDUE_AFTER = timedelta(minutes=10)
@@ -72,6 +73,7 @@ class Card:
     models: tuple[ModelLine, ...]
     health: VendorHealth
     spent_tokens: int
+    breakers: tuple[BreakerLine, ...] = ()
 
     @property
     def name(self) -> str:
@@ -149,7 +151,7 @@ class Card:
 
 
 def cards_of(vendors: Sequence[Vendor], now: datetime) -> list[Card]:
-    """In the order of the vendors; six queries, however many they are."""
+    """In the order of the vendors; seven queries, however many they are."""
     names: dict[int, dict[str, list[str]]] = {vendor.pk: {} for vendor in vendors}
     routes = Route.objects.filter(vendor__in=vendors, model__is_active=True)
     pairs = routes.order_by("vendor_model", "model__name")
@@ -160,6 +162,7 @@ def cards_of(vendors: Sequence[Vendor], now: datetime) -> list[Card]:
         names[pk].setdefault(vendor_model, [])
     jobs = {(job.vendor_id, job.vendor_model): job for job in latest_jobs(vendors)}
     health = vendor_health(now)
+    breakers = breakers_by_vendor(now)
     spent = spent_by_vendor(vendors, now)
 
     def line(pk: int, model: str, public: list[str]) -> ModelLine:
@@ -174,6 +177,7 @@ def cards_of(vendors: Sequence[Vendor], now: datetime) -> list[Card]:
             tuple(line(vendor.pk, *named) for named in names[vendor.pk].items()),
             health.get(vendor.name, NO_CALLS),
             spent.get(vendor.pk, 0),
+            breakers.get(vendor.pk, ()),
         )
         for vendor in vendors
     ]

@@ -21,6 +21,7 @@ from gateway.runtime import process
 from gateway.runtime.process import Runtime, database_url
 from keys.services import revoke_key
 from tests.gateway.relay.driver import a_vendor
+from tests.gateway.runtime.test_breakers import a_route, fail
 from tests.proxy import Proxy
 from tests.stack import until
 
@@ -119,6 +120,22 @@ def test_a_process_says_that_it_lives(running: Running) -> None:
     assert row.name.startswith(f"{socket.gethostname()}:")
     assert row.stopped_at is None
     until(lambda: row_of(running).seen_at > row.seen_at)
+
+
+def test_a_process_says_which_vendors_it_takes_no_calls_to(running: Running) -> None:
+    breakers = running.runtime.breakers
+    route = a_route("m")
+
+    def told() -> Any:
+        if not breakers.is_troubled:  # a reload of the catalog forgets a route that it has not
+            fail(breakers, route)
+        return row_of(running).troubles
+
+    said = {"vendor_id": route.vendor.id, "model": "m", "state": "open"}
+    (trouble,) = until(told)
+    assert {**trouble, **said} == trouble
+    breakers.keep_only([])
+    until(lambda: row_of(running).troubles == [])
 
 
 def test_a_row_that_got_lost_is_written_again_under_its_id(running: Running) -> None:
