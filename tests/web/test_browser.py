@@ -109,7 +109,7 @@ def make_key(seen: Visit, password: str, name: str) -> str:
     if "reauthenticate" in page.url:
         page.get_by_label("Password").fill(password)
         page.get_by_role("button", name="Confirm").click()
-    page.get_by_label("Name").fill(name)
+    page.get_by_label("Name", exact=True).fill(name)
     page.get_by_role("button", name="Create key").click()
     return page.locator("#secret").inner_text()
 
