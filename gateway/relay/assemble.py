@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gateway.relay.calls import CallNumbers
+
 JsonObject = dict[str, Any]
 
 CHUNK = "chat.completion.chunk"
@@ -125,16 +127,18 @@ def index_of(entry: JsonObject) -> int:
 
 
 class _Choice:
-    __slots__ = ("_fields", "_has_deltas", "_index", "_message")
+    __slots__ = ("_calls", "_fields", "_has_deltas", "_index", "_message")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._fields = _Object()
         self._has_deltas = False
+        self._calls = CallNumbers()
         self._message = _Object(role="assistant", content=None)
 
     def add(self, choice: JsonObject) -> None:
         """Add what is new: a message beside deltas, or behind them, says the same once more."""
+        choice = self._calls.numbered(choice)
         for name, value in choice.items():
             if name == "delta":
                 if isinstance(value, dict) and value:
@@ -210,28 +214,14 @@ def _merge_list(entries: _Entries, more: list[Any], depth: int) -> None:
 
 
 def _entry_for(entries: _Entries, value: JsonObject) -> _Object | None:
-    """Return the entry that `value` continues.
-
-    Without an index, a new id starts a new one; with an index, a new id and a name do: some vendors
-    give all calls the same index, others each piece of a call another id.
-    """
+    """Return the entry that `value` continues; without an index, a new id starts a new one."""
     index = value.get("index")
     if type(index) is int:
-        held = entries.by_index.get(index)
-        is_new = held is not None and _is_named(value) and not _has_id_of(value, held)
-        return None if is_new else held
+        return entries.by_index.get(index)
     last = entries[-1] if entries else None
-    return last if isinstance(last, _Object) and _has_id_of(value, last) else None
-
-
-def _has_id_of(value: JsonObject, held: JsonObject) -> bool:
-    """Say whether a piece has the id of an entry, or none."""
-    return value.get("id") in (None, "", held.get("id"))
-
-
-def _is_named(call: JsonObject) -> bool:
-    function = call.get("function")
-    return isinstance(function, dict) and bool(function.get("name"))
+    if isinstance(last, _Object) and value.get("id") in (None, "", last.get("id")):
+        return last
+    return None
 
 
 def _replace(target: JsonObject, name: str, value: Any) -> None:

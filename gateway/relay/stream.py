@@ -7,6 +7,7 @@ from billing.storable import storable
 from billing.usage import find_usage, latest_usage
 from gateway.relay import template as templates
 from gateway.relay.assemble import CHUNK, Fold, has_output, index_of, is_whole, mended, split
+from gateway.relay.calls import CallNumbers
 from gateway.relay.failures import Fault, VendorError, find_error, read_error
 from gateway.relay.json_text import encode
 from gateway.relay.sse import (
@@ -101,6 +102,7 @@ class EventStream:
     """
 
     __slots__ = (
+        "_calls",
         "_created",
         "_facts",
         "_fold",
@@ -141,6 +143,7 @@ class EventStream:
         self._parser = EventParser(max_event_bytes)
         self._template: templates.Template | None = None
         self._ordinary: templates.Template | None = None
+        self._calls: dict[int, CallNumbers] = {}
         self._learnings = 0
         self._created: Any = None
         self._held = b""
@@ -309,9 +312,27 @@ class EventStream:
                 return b"".join(map(event_of, split(wanted)))
             choices = [_without_message(choice) for choice in wanted["choices"]]
             return event_of({**wanted, "choices": choices})
+        numbered = self._with_numbers(wanted)
+        if numbered is not wanted:
+            self._template = None  # it knows the vendor's numbers
+            return event_of(numbered)
         if line and self._may_learn(value):
             self._learn(line, value, wanted)
         return self._as_ordinary(line) or event_of(wanted)
+
+    def _with_numbers(self, wanted: JsonObject) -> JsonObject:
+        """Return the chunk with an index at each piece of a call: itself where all are right."""
+        for choice in wanted["choices"]:
+            if "tool_calls" in choice["delta"]:
+                break
+        else:
+            return wanted
+        choices = [
+            self._calls.setdefault(index_of(choice), CallNumbers()).numbered(choice)
+            for choice in wanted["choices"]
+        ]
+        is_right = all(new is old for new, old in zip(choices, wanted["choices"], strict=True))
+        return wanted if is_right else {**wanted, "choices": choices}
 
     def _as_ordinary(self, line: bytes) -> bytes:
         if self._template is None or not line:

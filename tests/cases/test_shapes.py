@@ -32,6 +32,13 @@ LAST = chunk(
     usage=counts(9, 2),
 )
 
+
+def called(call_id: str) -> dict:
+    function = {"name": "f", "arguments": "{}"}
+    calls = [{"index": 0, "id": call_id, "type": "function", "function": function}]
+    return delta({"tool_calls": calls})
+
+
 SENT = {
     "twice": stream(*(event(value, lead=b"data: data: ") for value in VALUES)),
     "row": stream(b"data: %b\n\n" % ROW),
@@ -55,16 +62,33 @@ SENT = {
     "noise": stream(b"\0\0", *(event(value) + b"\x1e" for value in VALUES)),
 }
 CASES = [
+    *(
+        Case(
+            id=f"shape-{name}{form}",
+            rule="the text is read, whatever it stands in, and costs what it costs",
+            sends=sends,
+            asks=asks,
+            gets=Gets(text="Hello", done=done),
+            pays=vendors(9, 2, "0.000017", outcome="answered"),
+        )
+        for name, sends in SENT.items()
+        for form, asks, done in (("", WITH_USAGE, True), ("-body", Ask(), None))
+    ),
     Case(
-        id=f"shape-{name}{form}",
-        rule="the text is read, whatever it stands in, and costs what it costs",
-        sends=sends,
-        asks=asks,
-        gets=Gets(text="Hello", done=done),
+        id="shape-calls",
+        rule="calls of tools that share an index are told apart",
+        sends=stream(called("a"), called("b"), delta({}, "tool_calls"), usage(9, 2)),
+        asks=WITH_USAGE,
+        gets=Gets(done=True, finish="tool_calls", has=('"index":1,"id":"b"',)),
         pays=vendors(9, 2, "0.000017", outcome="answered"),
-    )
-    for name, sends in SENT.items()
-    for form, asks, done in (("", WITH_USAGE, True), ("-body", Ask(), None))
+    ),
+    Case(
+        id="shape-calls-body",
+        rule="and are two calls of one body",
+        sends=stream(called("a"), called("b"), delta({}, "tool_calls"), usage(9, 2)),
+        gets=Gets(has=('"id":"a"', '"id":"b"'), lacks=("{}{}",)),
+        pays=vendors(9, 2, "0.000017", outcome="answered"),
+    ),
 ]
 
 
