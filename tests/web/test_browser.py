@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import requests
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from billing.messages import ESTIMATED
@@ -42,7 +42,7 @@ class Visit:
     def __post_init__(self) -> None:
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.wrongs.append(f"error: {error}"))
-        self.page.on("requestfailed", lambda request: self.wrongs.append(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._miss)
         self.page.add_init_script(
             "addEventListener('securitypolicyviolation', (event) =>"
             " console.error('policy: ' + event.violatedDirective))"
@@ -61,6 +61,11 @@ class Visit:
         """True if the page does not scroll sideways."""
         width = self.page.evaluate("document.documentElement.scrollWidth")
         return width <= self.page.viewport_size["width"]
+
+    def _miss(self, request: Request) -> None:
+        """What a page has asked for and left behind by going to the next one is no fault."""
+        if request.failure != "net::ERR_ABORTED":
+            self.wrongs.append(f"failed: {request.url} ({request.failure})")
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
